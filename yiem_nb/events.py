@@ -1,0 +1,350 @@
+"""What moves: the events of a run, the signal that stops it, and who listens.
+
+Events are transient and small; a delta carries only what is new. They are plain frozen
+dataclasses because a run makes thousands of them. The eight of SPEC-5.1 come first, then
+streaming and our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+from yiem_nb.messages import (
+    AgentMessage,
+    AgentToolResult,
+    AssistantMessage,
+    ToolResultMessage,
+)
+
+__all__ = [
+    "AbortSignal",
+    "Aborted",
+    "AgentEndEvent",
+    "AgentEvent",
+    "AgentStartEvent",
+    "CompactionEndEvent",
+    "CompactionStartEvent",
+    "DeltaKind",
+    "Listener",
+    "MessageEndEvent",
+    "MessageStartEvent",
+    "MessageUpdateEvent",
+    "QueueUpdateEvent",
+    "RetryEvent",
+    "SessionEvent",
+    "ToolApprovalEndEvent",
+    "ToolApprovalRequestEvent",
+    "ToolExecutionEndEvent",
+    "ToolExecutionStartEvent",
+    "ToolExecutionUpdateEvent",
+    "TurnEndEvent",
+    "TurnStartEvent",
+]
+
+_event = dataclass(frozen=True, slots=True)
+
+
+def _tag(name: str) -> Any:
+    return field(default=name, init=False)
+
+
+@_event
+class AgentStartEvent:
+    """A run begins."""
+
+    type: Literal["agent_start"] = _tag("agent_start")
+
+
+@_event
+class AgentEndEvent:
+    """A run is over; `messages` are those it added, prompts included."""
+
+    messages: tuple[AgentMessage, ...]
+    type: Literal["agent_end"] = _tag("agent_end")
+
+
+@_event
+class TurnStartEvent:
+    """One request and its tools begin."""
+
+    type: Literal["turn_start"] = _tag("turn_start")
+
+
+@_event
+class TurnEndEvent:
+    """The turn is over; results are in the order of the calls."""
+
+    message: AssistantMessage
+    tool_results: tuple[ToolResultMessage, ...]
+    type: Literal["turn_end"] = _tag("turn_end")
+
+
+@_event
+class MessageStartEvent:
+    """A message begins; a streaming one is empty yet."""
+
+    message: AgentMessage
+    type: Literal["message_start"] = _tag("message_start")
+
+
+@_event
+class MessageEndEvent:
+    """The message is complete and will not change."""
+
+    message: AgentMessage
+    type: Literal["message_end"] = _tag("message_end")
+
+
+@_event
+class ToolExecutionStartEvent:
+    """A call is about to be prepared; `args` are the model's own, before validation."""
+
+    tool_call_id: str
+    tool_name: str
+    args: dict[str, Any]
+    type: Literal["tool_execution_start"] = _tag("tool_execution_start")
+
+
+@_event
+class ToolExecutionEndEvent:
+    """The call has its result."""
+
+    tool_call_id: str
+    tool_name: str
+    result: AgentToolResult
+    is_error: bool
+    type: Literal["tool_execution_end"] = _tag("tool_execution_end")
+
+
+DeltaKind: TypeAlias = Literal["text", "thinking", "toolCall"]
+
+
+@_event
+class MessageUpdateEvent:
+    """One delta of the streaming message.
+
+    `index` is the block's place in the content. For a tool call `text` is argument JSON as it
+    arrives, and `id` and `name` say whose it is as soon as they are known.
+    """
+
+    index: int
+    kind: DeltaKind
+    text: str
+    id: str = ""
+    name: str = ""
+    type: Literal["message_update"] = _tag("message_update")
+
+
+@_event
+class ToolExecutionUpdateEvent:
+    """Progress of a running call."""
+
+    tool_call_id: str
+    tool_name: str
+    partial_result: AgentToolResult
+    type: Literal["tool_execution_update"] = _tag("tool_execution_update")
+
+
+@_event
+class ToolApprovalRequestEvent:
+    """A call waits for a person's leave."""
+
+    tool_call_id: str
+    tool_name: str
+    args: dict[str, Any]
+    type: Literal["tool_approval_request"] = _tag("tool_approval_request")
+
+
+@_event
+class ToolApprovalEndEvent:
+    """The person has decided."""
+
+    tool_call_id: str
+    tool_name: str
+    approved: bool
+    reason: str = ""
+    type: Literal["tool_approval_end"] = _tag("tool_approval_end")
+
+
+@_event
+class RetryEvent:
+    """A request failed and is sent again after `delay` seconds."""
+
+    attempt: int
+    delay: float
+    reason: str
+    type: Literal["retry"] = _tag("retry")
+
+
+@_event
+class CompactionStartEvent:
+    """Older messages are being summarised."""
+
+    reason: str = ""
+    type: Literal["compaction_start"] = _tag("compaction_start")
+
+
+@_event
+class CompactionEndEvent:
+    """The summary is in place, or could not be made."""
+
+    summary: str = ""
+    error_message: str | None = None
+    type: Literal["compaction_end"] = _tag("compaction_end")
+
+
+@_event
+class QueueUpdateEvent:
+    """What waits to be said."""
+
+    steering: tuple[AgentMessage, ...]
+    follow_up: tuple[AgentMessage, ...]
+    type: Literal["queue_update"] = _tag("queue_update")
+
+
+@_event
+class SessionEvent:
+    """The tree changed: the leaf moved, a label or the name was set."""
+
+    change: Literal["leaf", "label", "name", "storage"]
+    entry_id: str | None = None
+    value: str | None = None
+    type: Literal["session"] = _tag("session")
+
+
+AgentEvent: TypeAlias = (
+    AgentStartEvent
+    | AgentEndEvent
+    | TurnStartEvent
+    | TurnEndEvent
+    | MessageStartEvent
+    | MessageEndEvent
+    | ToolExecutionStartEvent
+    | ToolExecutionEndEvent
+    | MessageUpdateEvent
+    | ToolExecutionUpdateEvent
+    | ToolApprovalRequestEvent
+    | ToolApprovalEndEvent
+    | RetryEvent
+    | CompactionStartEvent
+    | CompactionEndEvent
+    | QueueUpdateEvent
+    | SessionEvent
+)
+
+
+class Aborted(Exception):
+    """Raised inside a guarded wait once its signal has fired."""
+
+
+class AbortSignal:
+    """Says whether, and why, a run was stopped (SP-022).
+
+    May be fired from any thread, once. Coroutines wait with ``await signal`` or protect one of
+    their waits with ``with signal.guard(): await …``, which ends at once with `Aborted`;
+    threads use `wait`; anyone may call `raise_if_aborted` between two steps.
+    """
+
+    __slots__ = ("_event", "_guards", "_reason")
+
+    def __init__(self, aborted: bool = False, reason: str | None = None) -> None:
+        self._event = threading.Event()
+        self._guards: set[_Guard] = set()
+        self._reason: str | None = None
+        if aborted:
+            self.abort(reason)
+
+    @property
+    def aborted(self) -> bool:
+        """Whether it has fired."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> str | None:
+        """Why, in a few words."""
+        return self._reason
+
+    def abort(self, reason: str | None = None) -> None:
+        """Fire the signal; a second time changes nothing."""
+        if self._event.is_set():
+            return
+        self._reason = reason
+        self._event.set()
+        for guard in tuple(self._guards):
+            guard.loop.call_soon_threadsafe(guard.fire)
+
+    def guard(self) -> _Guard:
+        """Protect the waits in a ``with`` block of the running task."""
+        return _Guard(self)
+
+    def raise_if_aborted(self) -> None:
+        """Raise `Aborted` if the signal has fired."""
+        if self._event.is_set():
+            raise Aborted(self._reason or "stopped")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until the signal fires, at most `timeout` seconds."""
+        return self._event.wait(timeout)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> None:
+        try:
+            with self.guard():
+                await asyncio.get_running_loop().create_future()
+        except Aborted:
+            return
+
+    def __repr__(self) -> str:
+        return f"AbortSignal(aborted={self.aborted}, reason={self._reason!r})"
+
+
+class _Guard:
+    """Turns a fired signal into `Aborted` for the task inside, as `asyncio.timeout` does."""
+
+    __slots__ = ("_fired", "_signal", "_task", "loop")
+
+    def __init__(self, signal: AbortSignal) -> None:
+        self._signal = signal
+        self._fired = False
+
+    def __enter__(self) -> None:
+        self._signal.raise_if_aborted()
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("AbortSignal.guard() needs a running task")
+        self._task = task
+        self.loop = task.get_loop()
+        self._signal._guards.add(self)
+        # A signal that fired between the check and the registration would be missed.
+        if self._signal.aborted:
+            self._signal._guards.discard(self)
+            self._signal.raise_if_aborted()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._signal._guards.discard(self)
+        if not self._fired:
+            return
+        others = self._task.uncancel()
+        if not others and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise Aborted(self._signal.reason or "stopped") from None
+
+    def fire(self) -> None:
+        """Interrupt the wait, unless the block was left in the meantime."""
+        if self in self._signal._guards and not self._fired:
+            self._fired = True
+            self._task.cancel()
+
+
+Listener: TypeAlias = Callable[[AgentEvent, AbortSignal], Awaitable[None] | None]

@@ -1,0 +1,23 @@
+"""Tools: the contract, Python functions as tools, and (later) registry and policy."""
+
+from __future__ import annotations
+
+from yiem_nb.tools.base import (
+    EXECUTION_PARALLEL,
+    EXECUTION_SEQUENTIAL,
+    AgentTool,
+    OnUpdate,
+    ToolExecutionMode,
+    validate_required_args,
+    validate_tool_arguments,
+)
+
+__all__ = [
+    "EXECUTION_PARALLEL",
+    "EXECUTION_SEQUENTIAL",
+    "AgentTool",
+    "OnUpdate",
+    "ToolExecutionMode",
+    "validate_required_args",
+    "validate_tool_arguments",
+]
