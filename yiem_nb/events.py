@@ -46,71 +46,65 @@ __all__ = [
     "TurnStartEvent",
 ]
 
-_event = dataclass(frozen=True, slots=True)
 
-
-def _tag(name: str) -> Any:
-    return field(default=name, init=False)
-
-
-@_event
+@dataclass(frozen=True, slots=True)
 class AgentStartEvent:
     """A run begins."""
 
-    type: Literal["agent_start"] = _tag("agent_start")
+    type: Literal["agent_start"] = field(default="agent_start", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class AgentEndEvent:
     """A run is over; `messages` are those it added, prompts included."""
 
     messages: tuple[AgentMessage, ...]
-    type: Literal["agent_end"] = _tag("agent_end")
+    type: Literal["agent_end"] = field(default="agent_end", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class TurnStartEvent:
     """One request and its tools begin."""
 
-    type: Literal["turn_start"] = _tag("turn_start")
+    type: Literal["turn_start"] = field(default="turn_start", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class TurnEndEvent:
     """The turn is over; results are in the order of the calls."""
 
     message: AssistantMessage
     tool_results: tuple[ToolResultMessage, ...]
-    type: Literal["turn_end"] = _tag("turn_end")
+    type: Literal["turn_end"] = field(default="turn_end", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class MessageStartEvent:
     """A message begins; a streaming one is empty yet."""
 
     message: AgentMessage
-    type: Literal["message_start"] = _tag("message_start")
+    type: Literal["message_start"] = field(default="message_start", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class MessageEndEvent:
     """The message is complete and will not change."""
 
     message: AgentMessage
-    type: Literal["message_end"] = _tag("message_end")
+    type: Literal["message_end"] = field(default="message_end", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class ToolExecutionStartEvent:
     """A call is about to be prepared; `args` are the model's own, before validation."""
 
     tool_call_id: str
     tool_name: str
     args: dict[str, Any]
-    type: Literal["tool_execution_start"] = _tag("tool_execution_start")
+    type: Literal["tool_execution_start"] = field(default="tool_execution_start", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class ToolExecutionEndEvent:
     """The call has its result."""
 
@@ -118,13 +112,13 @@ class ToolExecutionEndEvent:
     tool_name: str
     result: AgentToolResult
     is_error: bool
-    type: Literal["tool_execution_end"] = _tag("tool_execution_end")
+    type: Literal["tool_execution_end"] = field(default="tool_execution_end", init=False)
 
 
 DeltaKind: TypeAlias = Literal["text", "thinking", "toolCall"]
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class MessageUpdateEvent:
     """One delta of the streaming message.
 
@@ -137,30 +131,30 @@ class MessageUpdateEvent:
     text: str
     id: str = ""
     name: str = ""
-    type: Literal["message_update"] = _tag("message_update")
+    type: Literal["message_update"] = field(default="message_update", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class ToolExecutionUpdateEvent:
     """Progress of a running call."""
 
     tool_call_id: str
     tool_name: str
     partial_result: AgentToolResult
-    type: Literal["tool_execution_update"] = _tag("tool_execution_update")
+    type: Literal["tool_execution_update"] = field(default="tool_execution_update", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class ToolApprovalRequestEvent:
     """A call waits for a person's leave."""
 
     tool_call_id: str
     tool_name: str
     args: dict[str, Any]
-    type: Literal["tool_approval_request"] = _tag("tool_approval_request")
+    type: Literal["tool_approval_request"] = field(default="tool_approval_request", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class ToolApprovalEndEvent:
     """The person has decided."""
 
@@ -168,53 +162,53 @@ class ToolApprovalEndEvent:
     tool_name: str
     approved: bool
     reason: str = ""
-    type: Literal["tool_approval_end"] = _tag("tool_approval_end")
+    type: Literal["tool_approval_end"] = field(default="tool_approval_end", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class RetryEvent:
     """A request failed and is sent again after `delay` seconds."""
 
     attempt: int
     delay: float
     reason: str
-    type: Literal["retry"] = _tag("retry")
+    type: Literal["retry"] = field(default="retry", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class CompactionStartEvent:
     """Older messages are being summarised."""
 
     reason: str = ""
-    type: Literal["compaction_start"] = _tag("compaction_start")
+    type: Literal["compaction_start"] = field(default="compaction_start", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class CompactionEndEvent:
     """The summary is in place, or could not be made."""
 
     summary: str = ""
     error_message: str | None = None
-    type: Literal["compaction_end"] = _tag("compaction_end")
+    type: Literal["compaction_end"] = field(default="compaction_end", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class QueueUpdateEvent:
     """What waits to be said."""
 
     steering: tuple[AgentMessage, ...]
     follow_up: tuple[AgentMessage, ...]
-    type: Literal["queue_update"] = _tag("queue_update")
+    type: Literal["queue_update"] = field(default="queue_update", init=False)
 
 
-@_event
+@dataclass(frozen=True, slots=True)
 class SessionEvent:
     """The tree changed: the leaf moved, a label or the name was set."""
 
     change: Literal["leaf", "label", "name", "storage"]
     entry_id: str | None = None
     value: str | None = None
-    type: Literal["session"] = _tag("session")
+    type: Literal["session"] = field(default="session", init=False)
 
 
 AgentEvent: TypeAlias = (
@@ -254,7 +248,8 @@ class AbortSignal:
 
     def __init__(self, aborted: bool = False, reason: str | None = None) -> None:
         self._event = threading.Event()
-        self._guards: set[_Guard] = set()
+        # Guards of one task are nested; only the innermost is interrupted.
+        self._guards: dict[asyncio.Task[Any], list[_Guard]] = {}
         self._reason: str | None = None
         if aborted:
             self.abort(reason)
@@ -275,8 +270,9 @@ class AbortSignal:
             return
         self._reason = reason
         self._event.set()
-        for guard in tuple(self._guards):
-            guard.loop.call_soon_threadsafe(guard.fire)
+        for task, guards in tuple(self._guards.items()):
+            # The guard may be left before its loop comes to this: it looks again then.
+            task.get_loop().call_soon_threadsafe(_fire_innermost, guards)
 
     def guard(self) -> _Guard:
         """Protect the waits in a ``with`` block of the running task."""
@@ -305,26 +301,30 @@ class AbortSignal:
         return f"AbortSignal(aborted={self.aborted}, reason={self._reason!r})"
 
 
+def _fire_innermost(guards: list[_Guard]) -> None:
+    if guards:
+        guards[-1].fire()
+
+
 class _Guard:
     """Turns a fired signal into `Aborted` for the task inside, as `asyncio.timeout` does."""
 
-    __slots__ = ("_fired", "_signal", "_task", "loop")
+    __slots__ = ("_fired", "_signal", "_task")
 
     def __init__(self, signal: AbortSignal) -> None:
         self._signal = signal
         self._fired = False
 
     def __enter__(self) -> None:
-        self._signal.raise_if_aborted()
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("AbortSignal.guard() needs a running task")
         self._task = task
-        self.loop = task.get_loop()
-        self._signal._guards.add(self)
-        # A signal that fired between the check and the registration would be missed.
+        guards = self._signal._guards
+        guards.setdefault(task, []).append(self)
+        # Registered first, checked second: a signal fired in between is seen by one of the two.
         if self._signal.aborted:
-            self._signal._guards.discard(self)
+            self._leave()
             self._signal.raise_if_aborted()
 
     def __exit__(
@@ -333,16 +333,22 @@ class _Guard:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._signal._guards.discard(self)
+        self._leave()
         if not self._fired:
             return
         others = self._task.uncancel()
         if not others and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise Aborted(self._signal.reason or "stopped") from None
 
+    def _leave(self) -> None:
+        nested = self._signal._guards[self._task]
+        nested.remove(self)
+        if not nested:
+            del self._signal._guards[self._task]
+
     def fire(self) -> None:
-        """Interrupt the wait, unless the block was left in the meantime."""
-        if self in self._signal._guards and not self._fired:
+        """Interrupt the wait, once."""
+        if not self._fired:
             self._fired = True
             self._task.cancel()
 

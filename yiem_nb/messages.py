@@ -83,9 +83,9 @@ class _Wire(BaseModel):
     )
 
     def _create(self, fields: dict[str, Any], extra: dict[str, Any]) -> None:
-        """The people's door: build from keywords, then hold the value to SPEC-8.1."""
+        """Build from keywords and refuse the ones that are no field."""
         if extra and (unknown := extra.keys() - _aliases(type(self))):
-            raise TypeError(f"{type(self).__name__} has no field {sorted(unknown)[0]!r}")
+            raise TypeError(f"{type(self).__name__} has no field {min(unknown)!r}")
         super().__init__(**fields, **extra)
 
 
@@ -301,7 +301,7 @@ class Usage(_Wire):
     reasoning: int = Field(default=0, exclude_if=lambda value: not value)
     total_tokens: int = 0
     cost: UsageCost = Field(default_factory=UsageCost)
-    reported: bool = Field(default=True, exclude_if=lambda value: bool(value))
+    reported: bool = Field(default=True, exclude_if=bool)
 
     @_for_people
     def __init__(
@@ -513,7 +513,10 @@ AssistantMessageToolCall = assistant_message_tool_call
 
 
 class ToolResultMessage(_Message):
-    """What a tool gave back (SP-004, SPEC-2.4)."""
+    """What a tool gave back (SP-004, SPEC-2.4).
+
+    ``aborted`` marks the last message of a run that was stopped while its tools ran.
+    """
 
     role: Annotated[
         Literal["toolResult"],
@@ -527,6 +530,7 @@ class ToolResultMessage(_Message):
     added_tool_names: tuple[str, ...] | None = None
     is_error: bool = False
     timestamp: Timestamp = Field(default_factory=now_ms)
+    aborted: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @_for_people
     def __init__(
@@ -541,6 +545,7 @@ class ToolResultMessage(_Message):
         timestamp: int | datetime | None = None,
         *,
         role: Literal["toolResult", "tool"] = "toolResult",
+        aborted: bool = False,
         **extra: Any,
     ) -> None:
         self._create(
@@ -554,6 +559,7 @@ class ToolResultMessage(_Message):
                 "added_tool_names": added_tool_names,
                 "is_error": is_error,
                 "timestamp": now_ms() if timestamp is None else timestamp,
+                "aborted": aborted,
             },
             extra,
         )
@@ -611,5 +617,5 @@ class AgentToolResult(_Wire):
 
 
 def text_of(content: Iterable[MessageContent]) -> str:
-    """The text blocks of `content`, joined by blank lines."""
+    """Join the text blocks of `content`, separated by blank lines."""
     return "\n\n".join(block.text for block in content if isinstance(block, TextContent))

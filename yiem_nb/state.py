@@ -80,14 +80,14 @@ class Deltas:
         self._length = length
 
     def append(self, delta: MessageUpdateEvent) -> Deltas:
-        """These deltas and one more."""
+        """Return these deltas and one more."""
         owned = len(self._items) == self._length
         items = self._items if owned else self._items[: self._length]
         items.append(delta)
         return Deltas(self.start, items, self._length + 1)
 
     def message(self) -> AssistantMessage:
-        """The message as far as it has arrived; a call without whole arguments is incomplete."""
+        """Build the message as far as it has arrived; a call without whole arguments is incomplete."""
         blocks: dict[int, list[MessageUpdateEvent]] = {}
         for delta in self._items[: self._length]:
             blocks.setdefault(delta.index, []).append(delta)

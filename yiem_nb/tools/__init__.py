@@ -8,9 +8,11 @@ from yiem_nb.tools.base import (
     AgentTool,
     OnUpdate,
     ToolExecutionMode,
+    error_result,
     validate_required_args,
     validate_tool_arguments,
 )
+from yiem_nb.tools.worker import call_in_thread
 
 __all__ = [
     "EXECUTION_PARALLEL",
@@ -18,6 +20,8 @@ __all__ = [
     "AgentTool",
     "OnUpdate",
     "ToolExecutionMode",
+    "call_in_thread",
+    "error_result",
     "validate_required_args",
     "validate_tool_arguments",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from yiem_nb.errors import InvalidParametersError
+from yiem_nb.errors import ErrorCode, InvalidParametersError
 from yiem_nb.events import AbortSignal
 from yiem_nb.messages import AgentToolCall, AgentToolResult
 
@@ -20,6 +20,7 @@ __all__ = [
     "Execute",
     "OnUpdate",
     "ToolExecutionMode",
+    "error_result",
     "validate_required_args",
     "validate_tool_arguments",
 ]
@@ -121,3 +122,8 @@ def validate_tool_arguments(tool: AgentTool, call: AgentToolCall) -> dict[str, A
     if complaint is not None:
         raise InvalidParametersError(complaint)
     return call.arguments
+
+
+def error_result(text: str, code: ErrorCode) -> AgentToolResult:
+    """Build the result the model sees when a call fails; the code stands in the details."""
+    return AgentToolResult(text, details={"code": str(code)}, is_error=True)
