@@ -1,0 +1,512 @@
+"""The agent: one conversation, its queues and its listeners (SPEC-6.1, SPEC-10.1).
+
+It wires the rooms below and decides nothing they could decide: the loop says what happens, the
+journal writes it down, the fold makes it state, listeners hear of it, in this order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
+from yiem_nb.errors import (
+    AgentBusyError,
+    ErrorCode,
+    InvalidMessageRoleError,
+    ProviderError,
+    RateLimitedError,
+)
+from yiem_nb.events import (
+    AbortSignal,
+    AgentEvent,
+    Listener,
+    MessageEndEvent,
+    MessageUpdateEvent,
+    QueueUpdateEvent,
+    TurnEndEvent,
+)
+from yiem_nb.listeners import Subscription, subscribe
+from yiem_nb.loop import AgentLoopConfig, agent_loop, agent_loop_continue, check_can_continue
+from yiem_nb.messages import (
+    AgentMessage,
+    AssistantMessage,
+    ToolResultMessage,
+    UserMessage,
+)
+from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
+from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
+from yiem_nb.tools import AgentTool, ToolExecutionMode
+
+__all__ = ["Agent", "AgentOptions", "Journal", "Prompt", "request_hash"]
+
+Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
+
+
+class Journal(Protocol):
+    """Where a conversation is kept. Each call returns when the entry is safe from a crash."""
+
+    async def message(self, message: AgentMessage, **extra: Any) -> None:
+        """Append a message; `extra` are fields of its entry."""
+
+    async def model(self, model: Model) -> None:
+        """Append a change of the model."""
+
+    async def thinking_level(self, level: ThinkingLevel) -> None:
+        """Append a change of the thinking level."""
+
+    async def tools(self, names: Sequence[str]) -> None:
+        """Append a change of the active tools."""
+
+    async def new_root(self) -> None:
+        """Let the next message start a tree of its own."""
+
+    async def settle(self) -> None:
+        """Make what was appended durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What an agent starts with (SPEC-10.1).
+
+    `model` may be ``None`` after loading a session whose model is not configured here; prompting
+    then raises with the remedy.
+    """
+
+    model: Model | None
+    system_prompt: str = ""
+    thinking_level: ThinkingLevel = ThinkingLevel.OFF
+    tools: Sequence[AgentTool] | Mapping[str, AgentTool] = ()
+    messages: Sequence[AgentMessage] = ()
+    steering_mode: QueueMode = QueueMode.ONE_AT_A_TIME
+    follow_up_mode: QueueMode = QueueMode.ONE_AT_A_TIME
+    tool_execution: ToolExecutionMode = ToolExecutionMode.PARALLEL
+    limits: Limits = field(default_factory=Limits)
+    before_tool_call: BeforeToolCall | None = None
+    after_tool_call: AfterToolCall | None = None
+    #: The last word on each request: called with what would be sent, returns what is sent.
+    prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
+
+
+class Agent:
+    """One conversation with a model that may call tools.
+
+    Parameters
+    ----------
+    options
+        Model, prompt, tools and limits.
+    stream_fn
+        How a request is made; see `yiem_nb.state.StreamFn`.
+    journal
+        Where messages are kept before anything acts on them. Without one they are in memory only.
+
+    Notes
+    -----
+    Its coroutines belong to one event loop. `abort`, `steer`, `follow_up` and `state` may be used
+    from any thread.
+    """
+
+    def __init__(
+        self, options: AgentOptions, stream_fn: StreamFn, journal: Journal | None = None
+    ) -> None:
+        self.options = options
+        self._stream_fn = stream_fn
+        self._journal = journal
+        self._state = AgentState(
+            system_prompt=options.system_prompt,
+            model=options.model,
+            thinking_level=options.thinking_level,
+            tools=tools_by_name(options.tools),
+            messages=tuple(options.messages),
+        )
+        self._steering = _Queue(options.steering_mode)
+        self._follow_up = _Queue(options.follow_up_mode)
+        self._subscriptions: list[Subscription] = []
+        self._signal: AbortSignal | None = None
+        self._requests: deque[float] = deque()
+        self._unwritten: list[Callable[[Journal], Awaitable[None]]] = []
+        self._early: _EarlyResults | None = None
+        self._request_hash = ""
+
+    # --- What is so --------------------------------------------------------------------
+
+    @property
+    def state(self) -> AgentState:
+        """All that is true now; frozen, so hold it as long as you like."""
+        return self._state
+
+    def get_state(self) -> AgentState:
+        """Return `state` (SPEC-6.1)."""
+        return self._state
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run is under way."""
+        return self._signal is not None
+
+    # --- Runs --------------------------------------------------------------------------
+
+    async def prompt(self, prompt: Prompt, **extra: Any) -> AssistantMessage:
+        """Say something and run until the model has nothing left to do.
+
+        Parameters
+        ----------
+        prompt
+            Text, a message, or several messages.
+        **extra
+            Fields for the prompt's entry in the session, e.g. ``cellId``.
+
+        Returns
+        -------
+        AssistantMessage
+            The last answer; ``stop_reason`` says whether it is whole. A failed request is an
+            answer with ``error_message``, not an exception.
+
+        Raises
+        ------
+        AgentBusyError
+            While another run is under way; nothing changes.
+        ProviderError
+            No model was chosen.
+        RateLimitedError
+            One of `Limits` is reached.
+        """
+        messages = _as_messages(prompt)
+        self._check_idle("prompt")
+        self._check_messages(len(messages))
+        return await self._run(lambda *a: agent_loop(messages, *a), extra)
+
+    async def continue_(self) -> AssistantMessage:
+        """Run on from the last message; after an answer, from what is queued (SPEC-6.1).
+
+        Raises
+        ------
+        AgentBusyError
+            While another run is under way.
+        InvalidMessageRoleError
+            Nothing wants an answer.
+        """
+        self._check_idle("continue")
+        messages = self._state.messages
+        if messages and isinstance(messages[-1], AssistantMessage):
+            queued = self._steering.drain() or self._follow_up.drain()
+            if queued:
+                self._check_messages(len(queued))
+                return await self._run(lambda *a: agent_loop(queued, *a), {})
+        check_can_continue(messages)
+        return await self._run(agent_loop_continue, {})
+
+    def abort(self, reason: str = "stopped") -> list[AgentMessage]:
+        """Stop the run, if there is one, and return the queued messages this clears."""
+        cleared = [*self._steering.clear(), *self._follow_up.clear()]
+        if self._signal is not None:
+            self._signal.abort(reason)
+        if cleared:
+            self._queues_changed()
+        return cleared
+
+    def steer(self, message: str | AgentMessage) -> None:
+        """Queue a message for after the present turn."""
+        self._steering.put(_as_messages(message)[0])
+        self._queues_changed()
+
+    def follow_up(self, message: str | AgentMessage) -> None:
+        """Queue a message for when the run would end."""
+        self._follow_up.put(_as_messages(message)[0])
+        self._queues_changed()
+
+    async def reset(self) -> None:
+        """Clear messages, queues and error; keep prompt, model and tools.
+
+        The session file loses nothing: the next prompt starts a new root.
+        """
+        self._check_idle("reset")
+        self._steering.clear()
+        self._follow_up.clear()
+        self._state = replace(self._state, messages=(), error_message=None)
+        if self._journal is not None:
+            await self._journal.new_root()
+
+    # --- Settings ----------------------------------------------------------------------
+
+    async def set_model(self, model: Model) -> None:
+        """Answer with `model` from the next request on."""
+        self._state = replace(self._state, model=model)
+        await self._write(lambda journal: journal.model(model))
+
+    async def set_thinking_level(self, level: ThinkingLevel) -> None:
+        """Think this hard from the next request on."""
+        self._state = replace(self._state, thinking_level=level)
+        await self._write(lambda journal: journal.thinking_level(level))
+
+    async def set_tools(self, tools: Sequence[AgentTool] | Mapping[str, AgentTool]) -> None:
+        """Offer these tools from the next request on."""
+        by_name = tools_by_name(tools)
+        self._state = replace(self._state, tools=by_name)
+        await self._write(lambda journal: journal.tools(tuple(by_name)))
+
+    def set_messages(self, messages: Sequence[AgentMessage]) -> None:
+        """Take another point of the tree as the conversation so far."""
+        self._check_idle("change the conversation")
+        self._state = replace(self._state, messages=tuple(messages), error_message=None)
+
+    # --- Listeners ---------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener(event, signal)`` with every event; return what ends that (SPEC-5.2).
+
+        Async listeners run on the running loop, plain functions in a thread of their own. Neither
+        delays the run.
+        """
+        subscription = subscribe(listener)
+        self._subscriptions.append(subscription)
+
+        def unsubscribe() -> None:
+            subscription.close()
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+
+        return unsubscribe
+
+    # --- Inside ------------------------------------------------------------------------
+
+    async def _run(
+        self, start: Callable[..., AsyncIterator[AgentEvent]], extra: dict[str, Any]
+    ) -> AssistantMessage:
+        """Drive a run in a task of its own, so that cancelling the caller stops it in order."""
+        model = self._state.model
+        if model is None:
+            raise ProviderError(
+                "No model is chosen for this conversation.",
+                hint="%yiem model lists what there is.",
+                code=ErrorCode.PROVIDER_NOT_CHOSEN,
+            )
+        self._check_requests()
+        signal = AbortSignal()
+        context = AgentContext(
+            self._state.system_prompt, self._state.messages, dict(self._state.tools)
+        )
+        events = start(context, self._config(model), signal, self._stream_fn)
+        self._signal = signal
+        task = asyncio.ensure_future(self._drive(events, signal, extra))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            signal.abort("cancelled")
+            await asyncio.wait([task])
+            raise
+
+    async def _drive(
+        self, events: AsyncIterator[AgentEvent], signal: AbortSignal, extra: dict[str, Any]
+    ) -> AssistantMessage:
+        answer = AssistantMessage()
+        try:
+            async for event in events:
+                if not isinstance(event, MessageUpdateEvent):
+                    await self._persist(event, extra)
+                    if isinstance(event, TurnEndEvent):
+                        answer = event.message
+                self._state = reduce(self._state, event)
+                self._notify(event, signal)
+            return answer
+        finally:
+            self._signal = None
+            self._early = None
+
+    def _config(self, model: Model) -> AgentLoopConfig:
+        options = self.options
+        return AgentLoopConfig(
+            model=model,
+            thinking_level=self._state.thinking_level,
+            before_tool_call=options.before_tool_call,
+            after_tool_call=options.after_tool_call,
+            tool_execution=options.tool_execution,
+            tool_calls_per_turn=options.limits.tool_calls_per_turn,
+            steering=self._steering.drain,
+            follow_up=self._follow_up.drain,
+            prepare_context=self._prepare,
+            on_tool_result=self._keep_result,
+        )
+
+    async def _prepare(self, context: AgentContext) -> AgentContext:
+        """Count the request, offer the tools of this moment, and take the request's hash."""
+        self._check_requests()
+        self._requests.append(time.monotonic())
+        context = replace(context, tools=dict(self._state.tools))
+        if self.options.prepare_context is not None:
+            context = await settled(self.options.prepare_context(context))
+        self._request_hash = request_hash(self._state.model, self._state.thinking_level, context)
+        return context
+
+    async def _persist(self, event: AgentEvent, extra: dict[str, Any]) -> None:
+        """Write down what the event settles, before anybody hears of it."""
+        journal = self._journal
+        if journal is None:
+            return
+        if isinstance(event, MessageEndEvent):
+            message = event.message
+            if isinstance(message, AssistantMessage):
+                self._early = _EarlyResults(message)
+                await journal.message(message, requestHash=self._request_hash)
+            elif isinstance(message, ToolResultMessage):
+                if self._early is None or not self._early.written(message):
+                    await journal.message(message)
+            else:
+                await journal.message(message, **extra)
+        elif isinstance(event, TurnEndEvent):
+            await self._write()
+            await journal.settle()
+
+    async def _keep_result(self, message: ToolResultMessage) -> None:
+        """Write a result as soon as it and all before it are there, not when the batch ends.
+
+        The last one is left to its own event, which follows at once and may mark it as aborted.
+        """
+        if self._journal is None or self._early is None:
+            return
+        for ready in self._early.ready(message):
+            await self._journal.message(ready)
+
+    async def _write(self, change: Callable[[Journal], Awaitable[None]] | None = None) -> None:
+        """Write settings down: now, or, during a run, when the turn is over.
+
+        A setting between a call and its result would tear the two apart in the tree.
+        """
+        if change is not None:
+            self._unwritten.append(change)
+            if self.is_busy:
+                return
+        journal, changes = self._journal, self._unwritten
+        self._unwritten = []
+        if journal is not None:
+            for write in changes:
+                await write(journal)
+
+    def _notify(self, event: AgentEvent, signal: AbortSignal) -> None:
+        for subscription in self._subscriptions:
+            subscription.put(event, signal)
+
+    def _queues_changed(self) -> None:
+        event = QueueUpdateEvent(self._steering.waiting, self._follow_up.waiting)
+        self._notify(event, self._signal or AbortSignal())
+
+    def _check_idle(self, what: str) -> None:
+        if self.is_busy:
+            raise AgentBusyError(
+                f"The agent is answering; it cannot {what} now.",
+                hint="Wait, stop it with %yiem stop, or use steer() or follow_up().",
+            )
+
+    def _check_messages(self, new: int) -> None:
+        limit = self.options.limits.messages_per_session
+        if limit is not None and len(self._state.messages) + new > limit:
+            raise RateLimitedError(
+                f"This conversation has reached its limit of {limit} messages.",
+                hint="Start a new one with %yiem reset, or raise Limits(messages_per_session=…).",
+            )
+
+    def _check_requests(self) -> None:
+        limit = self.options.limits.messages_per_minute
+        now = time.monotonic()
+        while self._requests and now - self._requests[0] >= 60:
+            self._requests.popleft()
+        if limit is not None and len(self._requests) >= limit:
+            wait = 60 - (now - self._requests[0])
+            raise RateLimitedError(
+                f"{limit} requests were sent within the last minute, which is the limit.",
+                hint=f"Try again in {wait:.0f} s, or raise Limits(messages_per_minute=…).",
+            )
+
+
+class _Queue:
+    """Messages that wait to be said."""
+
+    def __init__(self, mode: QueueMode) -> None:
+        self._mode = mode
+        self._messages: deque[AgentMessage] = deque()
+
+    @property
+    def waiting(self) -> tuple[AgentMessage, ...]:
+        return tuple(self._messages)
+
+    def put(self, message: AgentMessage) -> None:
+        self._messages.append(message)
+
+    def drain(self) -> list[AgentMessage]:
+        """Give away one message, or all, as the mode says."""
+        if self._mode is QueueMode.ALL:
+            return self.clear()
+        return [self._messages.popleft()] if self._messages else []
+
+    def clear(self) -> list[AgentMessage]:
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+
+class _EarlyResults:
+    """Which results of a batch were written before their own events, in source order."""
+
+    def __init__(self, answer: AssistantMessage) -> None:
+        self._order = [call.id for call in answer.tool_calls][:-1]
+        self._finished: dict[str, ToolResultMessage] = {}
+        self._written: set[str] = set()
+
+    def ready(self, message: ToolResultMessage) -> list[ToolResultMessage]:
+        """Take a finished result; return those that can be written now."""
+        self._finished[message.tool_call_id] = message
+        ready = []
+        for call_id in self._order:
+            if call_id not in self._finished:
+                break
+            if call_id not in self._written:
+                self._written.add(call_id)
+                ready.append(self._finished[call_id])
+        return ready
+
+    def written(self, message: ToolResultMessage) -> bool:
+        return message.tool_call_id in self._written
+
+
+def _as_messages(prompt: Prompt) -> tuple[AgentMessage, ...]:
+    """Take a prompt in any of its forms; its last message must want an answer."""
+    if isinstance(prompt, str):
+        return (UserMessage(prompt),)
+    messages = tuple(prompt) if isinstance(prompt, list | tuple) else (prompt,)
+    if not messages or isinstance(messages[-1], AssistantMessage):
+        what = "an answer" if messages else "empty"
+        raise InvalidMessageRoleError(
+            f"This prompt is {what}; there is nothing to reply to.",
+            hint="End it with a UserMessage.",
+        )
+    return messages
+
+
+def request_hash(model: Model | None, level: ThinkingLevel, context: AgentContext) -> str:
+    """Hash the stable parts of a request: who is asked, with which prompt, tools and messages.
+
+    Times, usage and details are left out, so two requests that look the same to a model have
+    one hash.
+    """
+    stable = {
+        "model": [model.provider, model.id, model.api] if model is not None else None,
+        "thinking": level,
+        "system": context.system_prompt,
+        "tools": [[t.name, t.description, t.parameters] for t in (context.tools or {}).values()],
+        "messages": [_stable_message(message) for message in context.messages],
+    }
+    text = json.dumps(stable, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _stable_message(message: AgentMessage) -> list[Any]:
+    blocks = [block.model_dump(exclude_none=True, by_alias=True) for block in message.content]
+    if isinstance(message, ToolResultMessage):
+        return [message.role, message.tool_call_id, message.is_error, blocks]
+    return [message.role, blocks]

@@ -1,0 +1,1 @@
+"""Everything that touches IPython and ipykernel: threads, interrupts, cells, the notebook."""
