@@ -1,0 +1,166 @@
+"""The command line: ``yiem demo`` opens the first lesson in JupyterLab."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from yiem_nb import __version__
+from yiem_nb.errors import ErrorCode, YiemError
+
+__all__ = ["main"]
+
+LESSON = "01-first-steps.ipynb"
+START_SECONDS = 60.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except YiemError as error:
+        print(f"✕ {error}\n  [{error.code}]", file=sys.stderr)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="yiem", description="An LLM agent that lives in the notebook's own kernel."
+    )
+    parser.add_argument("--version", action="version", version=f"yiem_nb {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser(
+        "demo", help="open the first lesson in JupyterLab; needs no key and no network"
+    )
+    demo.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("yiem-lessons"),
+        help="where your copy of the lesson goes (default: ./yiem-lessons)",
+    )
+    demo.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+# --- demo ----------------------------------------------------------------------------------
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise YiemError(
+            "JupyterLab is not installed in this environment.",
+            hint='pip install "yiem-nb[lab,local]"',
+            code=ErrorCode.KERNEL_UNAVAILABLE,
+        )
+    lesson = copy_lesson(arguments.folder)
+    port = arguments.port or _free_port()
+    token = secrets.token_urlsafe(24)
+    server = subprocess.Popen(_lab_command(lesson, port), env=os.environ | {"JUPYTER_TOKEN": token})
+    try:
+        _wait_for(server, port)
+        print(f"\nYour copy of the lesson: {lesson}")
+        print(f"Open  http://127.0.0.1:{port}/lab/tree/{lesson.name}?token={token}")
+        print("Ctrl+C ends it.", flush=True)
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def copy_lesson(folder: Path) -> Path:
+    """Put a copy of the lesson into `folder`, or find the one that is already there."""
+    target = folder.resolve() / LESSON
+    if target.exists():
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_lesson(), target)
+    except OSError as error:
+        raise YiemError(
+            f"The lesson cannot be copied to {folder}: {error.strerror}.",
+            hint="Name a folder you may write to: yiem demo FOLDER",
+            code=ErrorCode.SESSION_STORAGE,
+        ) from None
+    return target
+
+
+def _lesson() -> Path:
+    """Find the lesson: inside an installed package, or in the repository it is developed in."""
+    package = Path(str(resources.files("yiem_nb")))
+    installed = package / "lessons" / LESSON
+    return installed if installed.exists() else package.parent / "notebooks" / LESSON
+
+
+def _lab_command(lesson: Path, port: int) -> list[str]:
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": lesson.parent,
+        "ServerApp.open_browser": False,
+        # Nothing is asked of the network, neither news nor updates.
+        "LabApp.news_url": "",
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "Application.log_level": "WARN",
+    }
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        options["ServerApp.allow_root"] = True
+    return [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        *(f"--{name}={value}" for name, value in options.items()),
+    ]
+
+
+def _free_port() -> int:
+    """Jupyter's usual port where it is free, else any."""
+    for port in (8888, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise YiemError("No port is free on this machine.", code=ErrorCode.KERNEL_UNAVAILABLE)
+
+
+def _wait_for(server: subprocess.Popen[bytes], port: int) -> None:
+    """Return when the server answers."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=1).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return
+    raise YiemError(
+        "JupyterLab did not start.",
+        hint="What it said stands above; try another --port.",
+        code=ErrorCode.KERNEL_UNAVAILABLE,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

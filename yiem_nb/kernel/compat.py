@@ -1,0 +1,50 @@
+"""What differs between ipykernels, and every private name of theirs; nowhere else.
+
+Supported are 6.29, 6.30, 7.3, 7.4 and, until they break, newer ones. Each function tests for what it
+uses and has an answer for a terminal IPython, which has no kernel at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+__all__ = ["cell_id", "has_kernel", "is_headless", "main_loop"]
+
+
+def has_kernel(shell: Any) -> bool:
+    """Whether `shell` belongs to a kernel (not to a terminal)."""
+    return getattr(shell, "kernel", None) is not None
+
+
+def cell_id(shell: Any) -> str | None:
+    """Return the id of the cell that runs, where the front end sent one.
+
+    JupyterLab and VS Code do; nbclient, papermill and consoles do not.
+    """
+    found = (_request(shell).get("metadata") or {}).get("cellId")
+    return found if isinstance(found, str) and found else None
+
+
+def is_headless(shell: Any) -> bool:
+    """Whether nobody can be asked: a front end that takes no input, or no terminal.
+
+    nbclient, and with it nbconvert and papermill, sends ``allow_stdin: false`` with every cell.
+    """
+    if not has_kernel(shell):
+        return not sys.stdin.isatty()
+    return not (_request(shell).get("content") or {}).get("allow_stdin", False)
+
+
+def _request(shell: Any) -> dict[str, Any]:
+    """Return the execute request of the running cell, as the front end sent it."""
+    get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
+    return (get_parent("shell") or {}) if get_parent is not None else {}
+
+
+def main_loop(shell: Any) -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the main thread, on which a kernel runs its cells."""
+    io_loop = getattr(getattr(shell, "kernel", None), "io_loop", None)
+    loop = getattr(io_loop, "asyncio_loop", None)
+    return loop if isinstance(loop, asyncio.AbstractEventLoop) else None
