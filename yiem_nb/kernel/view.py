@@ -12,8 +12,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 from yiem_nb.events import (
     AbortSignal,
@@ -228,7 +228,7 @@ class CellView:
         if card is not None:
             seconds = time.monotonic() - card.started
             printed = event.partial_result.text
-            card.view = _changed(card.view, seconds=seconds, output=printed)
+            card.view = replace(card.view, seconds=seconds, output=printed)
             self._show(card.slot, call_bundle(card.view))
 
     def _on_tool_end(self, event: ToolExecutionEndEvent) -> None:
@@ -253,7 +253,7 @@ class CellView:
         self._show(self._new_slot(), self._footer(seconds))
         self.finished.set()
 
-    _handlers: dict[type, Callable[[CellView, Any], None]] = {
+    _handlers: ClassVar[dict[type, Callable[[CellView, Any], None]]] = {
         MessageUpdateEvent: _on_delta,
         MessageEndEvent: _on_message_end,
         RetryEvent: _on_retry,
@@ -336,14 +336,8 @@ class CellView:
         if self._spare is not None and self._spare.shown:
             self._show(self._spare, status_bundle(self._status, now - self._waiting_since))
         for card in self._cards.values():
-            card.view = _changed(card.view, seconds=now - card.started)
+            card.view = replace(card.view, seconds=now - card.started)
             self._show(card.slot, call_bundle(card.view))
-
-
-def _changed(view: CallView, **changes: Any) -> CallView:
-    from dataclasses import replace
-
-    return replace(view, **changes)
 
 
 def settled_call(view: CallView, result: AgentToolResult, seconds: float | None) -> CallView:
@@ -355,7 +349,7 @@ def settled_call(view: CallView, result: AgentToolResult, seconds: float | None)
         state = "aborted"
     elif code == "EXECUTION_DENIED":
         state = "denied"
-    return _changed(
+    return replace(
         view,
         state=state,
         seconds=seconds,

@@ -1,0 +1,202 @@
+"""From a point of the tree to what the model sees there.
+
+The rules are pi's, with one correction: model, thinking level and tools are read off the whole
+path, so they survive a compaction (pi's storage layer of 0.81 cuts the path first and loses them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
+from yiem_nb.models import ThinkingLevel
+from yiem_nb.session.entries import (
+    ActiveToolsChangeEntry,
+    BranchSummaryEntry,
+    CompactionEntry,
+    ContextEditEntry,
+    CustomMessageEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    OtherMessage,
+    Replacement,
+    SessionTreeEntry,
+    ThinkingLevelChangeEntry,
+)
+from yiem_nb.session.tree import TRANSPARENT, SessionTree
+
+__all__ = ["SessionContext", "build_context", "message_of"]
+
+_COMPACTED = (
+    "The conversation history before this point was compacted into the following summary:"
+    "\n\n<summary>\n{}\n</summary>"
+)
+_BRANCH = (
+    "The following is a summary of a branch that this conversation came back from:"
+    "\n\n<summary>\n{}</summary>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """The conversation up to a leaf and the settings in force there."""
+
+    messages: tuple[AgentMessage, ...] = ()
+    #: Provider and id; ``None`` where the path names none.
+    model: tuple[str, str] | None = None
+    thinking_level: ThinkingLevel = ThinkingLevel.OFF
+    #: ``None`` where the path never changed them.
+    active_tools: tuple[str, ...] | None = None
+
+
+def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
+    """Fold the path to `leaf` into messages and settings.
+
+    Only what the result depends on is loaded: of what a compaction has replaced, nothing.
+    """
+    path = tree.path(leaf)
+    edits = _edits(tree, path)
+    messages = []
+    for entry_id in _seen(tree, path):
+        edit = edits.get(entry_id)
+        if edit is not None and edit.replacement is None:
+            continue
+        entry = tree.entry(entry_id)
+        message = message_of(entry)
+        if message is not None:
+            messages.append(_replaced(message, edit.replacement if edit else None))
+    thinking = _last(tree, path, ThinkingLevelChangeEntry, "thinking_level_change")
+    tools = _last(tree, path, ActiveToolsChangeEntry, "active_tools_change")
+    return SessionContext(
+        messages=tuple(messages),
+        model=_model(tree, path),
+        thinking_level=_level(thinking.thinking_level) if thinking else ThinkingLevel.OFF,
+        active_tools=tools.active_tool_names if tools else None,
+    )
+
+
+def _seen(tree: SessionTree, path: list[str]) -> Iterator[str]:
+    """Give the entries the model sees, oldest first: the last compaction stands for what it cut."""
+    kinds = [tree.type(entry_id) for entry_id in path]
+    cut = len(kinds) - 1 - kinds[::-1].index("compaction") if "compaction" in kinds else None
+    if cut is None:
+        yield from (one for one, kind in zip(path, kinds, strict=True) if kind not in TRANSPARENT)
+        return
+    compaction = tree.entry(path[cut])
+    kept = compaction.first_kept_entry_id if isinstance(compaction, CompactionEntry) else ""
+    start = path.index(kept) if kept in path[:cut] else cut
+    yield path[cut]
+    for index in [*range(start, cut), *range(cut + 1, len(path))]:
+        if kinds[index] not in TRANSPARENT and kinds[index] != "compaction":
+            yield path[index]
+
+
+def _edits(tree: SessionTree, path: list[str]) -> dict[str, ContextEditEntry]:
+    """Find the newest edit of each target on the path."""
+    edits = {}
+    for entry_id in path:
+        if tree.type(entry_id) == "context_edit":
+            entry = tree.entry(entry_id)
+            if isinstance(entry, ContextEditEntry):
+                edits[entry.target_id] = entry
+    return edits
+
+
+def _replaced(message: AgentMessage, replacement: Replacement | None) -> AgentMessage:
+    if replacement is None:
+        return message
+    return message.model_copy(update={"content": replacement.content})
+
+
+def _last[E](  # type: ignore[syntax]
+    tree: SessionTree, path: list[str], kind: type[E], name: str
+) -> E | None:
+    for entry_id in reversed(path):
+        if tree.type(entry_id) == name:
+            entry = tree.entry(entry_id)
+            if isinstance(entry, kind):
+                return entry
+    return None
+
+
+def _model(tree: SessionTree, path: list[str]) -> tuple[str, str] | None:
+    """Name the model that was chosen or that answered last on the path."""
+    for entry_id in reversed(path):
+        if tree.type(entry_id) not in {"model_change", "message"}:
+            continue
+        entry = tree.entry(entry_id)
+        if isinstance(entry, ModelChangeEntry):
+            return entry.provider, entry.model_id
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+            return entry.message.provider, entry.message.model
+    return None
+
+
+def _level(name: str) -> ThinkingLevel:
+    """Read a level; one that is not known here is off."""
+    return ThinkingLevel(name) if name in set(ThinkingLevel) else ThinkingLevel.OFF
+
+
+# --- One entry -----------------------------------------------------------------------------
+
+
+def message_of(entry: SessionTreeEntry) -> AgentMessage | None:
+    """Say what the model sees of an entry, or ``None``."""
+    match entry:
+        case MessageEntry(message=OtherMessage() as other):
+            return _other(other, _milliseconds(entry.timestamp))
+        case MessageEntry():
+            return entry.spoken
+        case CustomMessageEntry():
+            return _user(entry.content, _milliseconds(entry.timestamp))
+        case BranchSummaryEntry(summary=summary) if summary:
+            return _user(_BRANCH.format(summary), _milliseconds(entry.timestamp))
+        case CompactionEntry(summary=summary):
+            return _user(_COMPACTED.format(summary), _milliseconds(entry.timestamp))
+        case _:
+            return None
+
+
+def _user(content: Any, timestamp: int) -> UserMessage:
+    return UserMessage.model_validate({"content": content, "timestamp": timestamp})
+
+
+def _other(message: OtherMessage, timestamp: int) -> UserMessage | None:
+    """Say in a user's role what pi's own roles say; a system message is nobody's."""
+    fields = message.model_extra or {}
+    match message.role:
+        case "bashExecution":
+            hidden = fields.get("excludeFromContext")
+            return None if hidden else _user(_bash(fields), timestamp)
+        case "custom" | "hookMessage":
+            content = fields.get("content")
+            return _user(content if isinstance(content, str | list) else None, timestamp)
+        case "branchSummary":
+            return _user(_BRANCH.format(fields.get("summary", "")), timestamp)
+        case "compactionSummary":
+            return _user(_COMPACTED.format(fields.get("summary", "")), timestamp)
+        case _:
+            return None
+
+
+def _bash(fields: dict[str, Any]) -> str:
+    output = fields.get("output")
+    text = f"Ran `{fields.get('command', '')}`\n"
+    text += f"```\n{output}\n```" if output else "(no output)"
+    if fields.get("cancelled"):
+        text += "\n\n(command cancelled)"
+    elif fields.get("exitCode"):
+        text += f"\n\nCommand exited with code {fields['exitCode']}"
+    if fields.get("truncated") and fields.get("fullOutputPath"):
+        text += f"\n\n[Output truncated. Full output: {fields['fullOutputPath']}]"
+    return text
+
+
+def _milliseconds(timestamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return 0

@@ -1,0 +1,88 @@
+"""A server's quirks, as data (pure). Chosen by the user or the catalogue, never guessed from URLs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Literal
+
+from yiem_nb.errors import ErrorCode, ProviderError
+
+__all__ = ["Compat", "RequestOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compat:
+    """What a chat-completions server wants, beyond the specification.
+
+    Parameters
+    ----------
+    system_role
+        ``"system"``, or ``"developer"`` for OpenAI's reasoning models.
+    max_tokens_field
+        The name of the limit on the answer: ``"max_completion_tokens"`` or ``"max_tokens"``.
+    usage_in_stream
+        Whether ``stream_options.include_usage`` may be sent.
+    reasoning_effort
+        Whether ``reasoning_effort`` may be sent for a model that reasons.
+    echo_reasoning
+        Send the model's own thoughts back in the field they came in (DeepSeek, llama.cpp).
+    null_content
+        Whether an answer that only calls tools has null content; ``""`` otherwise.
+    tools_mode
+        ``"native"``; ``"json_schema"`` lets a server without tools answer within a schema that
+        is one of the tools or a reply; ``"none"`` offers no tools.
+    think_tags
+        Thoughts arrive as ``<think>…</think>`` in the text.
+    recover_text_tool_calls
+        A call that arrives as text is a call, if its name is known.
+    extra_body
+        Fields added to each request as they are.
+    """
+
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    usage_in_stream: bool = True
+    reasoning_effort: bool = True
+    echo_reasoning: bool = False
+    null_content: bool = True
+    tools_mode: Literal["native", "json_schema", "none"] = "native"
+    think_tags: bool = False
+    recover_text_tool_calls: bool = False
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, flags: Mapping[str, Any]) -> Compat:
+        """Read the flags of a `Model`.
+
+        Raises
+        ------
+        ProviderError
+            A flag nobody knows; the nearest one is named.
+        """
+        unknown = [name for name in flags if name not in _flag_names()]
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], _flag_names(), n=1)
+            known = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(_flag_names())}."
+            raise ProviderError(
+                f"There is no compat flag {unknown[0]!r}.",
+                hint=known,
+                code=ErrorCode.PROVIDER_CONFIG,
+            )
+        return cls(**flags)
+
+
+@lru_cache(maxsize=1)
+def _flag_names() -> tuple[str, ...]:
+    return tuple(item.name for item in fields(Compat))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What one request asks for, beside the conversation."""
+
+    thinking_level: str = "off"
+    max_tokens: int | None = None
+    temperature: float | None = None
