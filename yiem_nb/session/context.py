@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
 from yiem_nb.models import ThinkingLevel
@@ -22,13 +22,15 @@ from yiem_nb.session.entries import (
     MessageEntry,
     ModelChangeEntry,
     OtherMessage,
-    Replacement,
+    SessionEntry,
     SessionTreeEntry,
     ThinkingLevelChangeEntry,
 )
 from yiem_nb.session.tree import TRANSPARENT, SessionTree
 
 __all__ = ["SessionContext", "build_context", "message_of"]
+
+_Entry = TypeVar("_Entry", bound=SessionEntry)
 
 _COMPACTED = (
     "The conversation history before this point was compacted into the following summary:"
@@ -59,15 +61,19 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
     """
     path = tree.path(leaf)
     edits = _edits(tree, path)
-    messages = []
+    messages: list[AgentMessage] = []
     for entry_id in _seen(tree, path):
         edit = edits.get(entry_id)
-        if edit is not None and edit.replacement is None:
+        replacement = edit.replacement if edit else None
+        if edit is not None and replacement is None:
             continue
         entry = tree.entry(entry_id)
         message = message_of(entry)
-        if message is not None:
-            messages.append(_replaced(message, edit.replacement if edit else None))
+        if message is None:
+            continue
+        if replacement is not None and isinstance(entry, MessageEntry | CustomMessageEntry):
+            message = message.model_copy(update={"content": replacement.content})
+        messages.append(message)
     thinking = _last(tree, path, ThinkingLevelChangeEntry, "thinking_level_change")
     tools = _last(tree, path, ActiveToolsChangeEntry, "active_tools_change")
     return SessionContext(
@@ -96,7 +102,7 @@ def _seen(tree: SessionTree, path: list[str]) -> Iterator[str]:
 
 def _edits(tree: SessionTree, path: list[str]) -> dict[str, ContextEditEntry]:
     """Find the newest edit of each target on the path."""
-    edits = {}
+    edits: dict[str, ContextEditEntry] = {}
     for entry_id in path:
         if tree.type(entry_id) == "context_edit":
             entry = tree.entry(entry_id)
@@ -105,15 +111,7 @@ def _edits(tree: SessionTree, path: list[str]) -> dict[str, ContextEditEntry]:
     return edits
 
 
-def _replaced(message: AgentMessage, replacement: Replacement | None) -> AgentMessage:
-    if replacement is None:
-        return message
-    return message.model_copy(update={"content": replacement.content})
-
-
-def _last[E](  # type: ignore[syntax]
-    tree: SessionTree, path: list[str], kind: type[E], name: str
-) -> E | None:
+def _last(tree: SessionTree, path: list[str], kind: type[_Entry], name: str) -> _Entry | None:
     for entry_id in reversed(path):
         if tree.type(entry_id) == name:
             entry = tree.entry(entry_id)

@@ -1,13 +1,13 @@
 """One builder for every dialect: deltas in, events and a message out (pure).
 
-Blocks stand in the order the model began them. Fragments of a call find it by id, else by index, else
-they belong to the latest: servers omit, repeat and reuse each of the three.
+Blocks stand in the order the model began them, and a block keeps its index. Fragments of a call find
+it by id, else by index, else they belong to the latest one: servers omit, repeat and reuse each of
+the three (`_Calls` is where that is settled).
 """
 
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,10 @@ from yiem_nb.messages import (
     TextContent,
     Usage,
 )
+from yiem_nb.wire.calls import Call, Calls
+from yiem_nb.wire.json_args import parse_arguments
 
-__all__ = ["MessageBuilder", "StreamError", "parse_arguments"]
+__all__ = ["MessageBuilder", "StreamError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,9 @@ class _Block:
     kind: DeltaKind
     parts: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
-    # Of a call: its id and name as far as they are known, and arguments that came as an object.
-    id: str = ""
-    name: str = ""
-    value: dict[str, Any] | None = None
-    has_own_id: bool = False
+    call: Call | None = None
+    # The first half of a character that was cut between two deltas.
+    half: str = ""
 
     @property
     def text(self) -> str:
@@ -52,33 +52,38 @@ class _Block:
 
 
 class MessageBuilder:
-    """Folds the deltas of one answer."""
+    """Folds the deltas of one answer.
+
+    Every delta becomes at most one `MessageUpdateEvent`, and the events of a block joined are the
+    text of that block in the message.
+    """
 
     def __init__(self, *, api: str = "", provider: str = "", model: str = "") -> None:
-        self._names = {"api": api, "provider": provider, "model": model}
+        self.api, self.provider, self.model = api, provider, model
         self._blocks: list[_Block] = []
-        self._by_id: dict[str, _Block] = {}
-        self._by_index: dict[Any, _Block] = {}
-        self.events: list[MessageUpdateEvent] = []
+        self._open: _Block | None = None
+        self._calls = Calls()
+        self._call_blocks: dict[int, _Block] = {}
+        self._events: list[MessageUpdateEvent] = []
 
     # --- Deltas ------------------------------------------------------------------------
 
     def text(self, text: str) -> None:
         """Append to the text that is being written."""
-        self._append("text", text)
-
-    def thinking(self, text: str, **extra: Any) -> None:
-        """Append to the thought that is being written; `extra` are fields of its block."""
         if text:
-            self._append("thinking", text)
-        block = self._last("thinking")
-        if block is not None:
-            block.extra.update({k: v for k, v in extra.items() if v is not None})
+            self._emit(self._current("text"), text)
 
-    def add_thinking(self, text: str, **extra: Any) -> None:
-        """Add a thought of its own, which may be empty (redacted)."""
-        block = self._begin("thinking")
-        block.extra.update({k: v for k, v in extra.items() if v is not None})
+    def thinking(self, text: str = "", **extra: Any) -> None:
+        """Append to the thought that is being written.
+
+        `extra` are fields of its block: ``field``, ``signature``, ``redacted``, ``item_id``. A
+        thought may have no text but a signature.
+        """
+        kept = {name: value for name, value in extra.items() if value}
+        if not text and not kept.keys() - {"field"}:
+            return
+        block = self._current("thinking")
+        block.extra.update(kept)
         if text:
             self._emit(block, text)
 
@@ -101,37 +106,61 @@ class MessageBuilder:
             The first that are not empty stay.
         arguments
             A piece of JSON text, or the whole as an object.
+        extra
+            Further fields of the block: ``signature``, ``item_id``, ``recovered``.
         """
-        block = self._find(key, id, name)
-        known = block.name
-        block.name = block.name or (name or "")
-        block.extra.update({k: v for k, v in extra.items() if v is not None})
         if isinstance(arguments, dict):
-            block.value = arguments
-            self._emit(block, json.dumps(arguments, ensure_ascii=False))
-        elif arguments or block.name != known:
-            self._emit(block, arguments or "")
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        self._open = None
+        call = self._calls.find(key, id, name, arguments or "")
+        if call is None:
+            return
+        call.extra.update({name: value for name, value in extra.items() if value is not None})
+        if arguments:
+            call.parts.append(arguments)
+        self._announce(call, arguments or "")
+
+    def complete_arguments(self, key: Any, arguments: str) -> None:
+        """Take the whole arguments of the call at `key`, of which fragments may have come before.
+
+        Only what is missing is emitted; fragments that say something else win.
+        """
+        had = self._calls.at(key)
+        missing = arguments.removeprefix(had)
+        if missing and (not had or missing != arguments):
+            self.call(key=key, arguments=missing)
 
     def end_block(self) -> None:
         """Let the next text or thought begin a block of its own."""
-        self._by_index.pop("open", None)
+        self._open = None
 
     # --- The message -------------------------------------------------------------------
 
     @property
     def has_calls(self) -> bool:
         """Whether any call was begun."""
-        return any(block.kind == "toolCall" for block in self._blocks)
+        return bool(self._call_blocks)
 
     @property
     def has_content(self) -> bool:
         """Whether anything was begun."""
         return bool(self._blocks)
 
+    @property
+    def has_nameless_call(self) -> bool:
+        """Whether a call never got its name: nobody can be asked to run it."""
+        return any(not call.name for call in self._calls)
+
     def take_events(self) -> list[MessageUpdateEvent]:
         """Return the events since the last time."""
-        events, self.events = self.events, []
+        events, self._events = self._events, []
         return events
+
+    def flush(self) -> None:
+        """Emit what waited for its other half."""
+        for block in self._blocks:
+            if block.half:
+                self._emit(block, "")
 
     def message(
         self,
@@ -142,14 +171,17 @@ class MessageBuilder:
         error: StreamError | None = None,
         cut: bool = False,
     ) -> AssistantMessage:
-        """Build the message; with `cut`, calls whose arguments do not parse are incomplete."""
-        content = _with_unique_ids([self._content(block, cut=cut) for block in self._blocks])
+        """Build the message; with `cut`, a call whose arguments do not parse is incomplete."""
+        self.flush()
+        content = [_content(block, cut=cut, last=block is self._blocks[-1]) for block in self._blocks]
         return AssistantMessage.model_validate(
             {
-                **self._names,
-                "content": [block for block in content if not _is_empty(block)],
+                "api": self.api,
+                "provider": self.provider,
+                "model": self.model,
+                "content": content,
                 "usage": usage if usage is not None else Usage(reported=False),
-                "stop_reason": StopReason.ERROR if error else stop,
+                "stop_reason": stop,
                 "raw_stop_reason": raw,
                 "error_code": error.code if error else None,
                 "error_message": (error.message or error.code) if error else None,
@@ -159,18 +191,10 @@ class MessageBuilder:
 
     # --- Inside ------------------------------------------------------------------------
 
-    def _append(self, kind: DeltaKind, text: str) -> None:
-        if not text:
-            return
-        block = self._by_index.get("open")
-        if block is None or block.kind != kind:
-            block = self._begin(kind)
-            self._by_index["open"] = block
-        self._emit(block, text)
-
-    def _last(self, kind: DeltaKind) -> _Block | None:
-        block = self._by_index.get("open")
-        return block if block is not None and block.kind == kind else None
+    def _current(self, kind: DeltaKind) -> _Block:
+        if self._open is None or self._open.kind != kind:
+            self._open = self._begin(kind)
+        return self._open
 
     def _begin(self, kind: DeltaKind) -> _Block:
         block = _Block(len(self._blocks), kind)
@@ -178,99 +202,52 @@ class MessageBuilder:
         return block
 
     def _emit(self, block: _Block, text: str) -> None:
+        if block.half or not text.isascii():
+            text = _whole_characters(block, text)
+            if not text:
+                return
         block.parts.append(text)
-        self.events.append(MessageUpdateEvent(block.index, block.kind, text, block.id, block.name))
+        self._events.append(MessageUpdateEvent(block.index, block.kind, text))
 
-    def _find(self, key: Any, id: str | None, name: str | None) -> _Block:
-        """Find the call of a fragment: by id, else by index, else the latest; else begin one."""
-        at_key = self._by_index.get(("call", key)) if key is not None else None
-        known = self._by_id.get(id) if id else None
-        if known is not None and at_key in (None, known) and not _begins_anew(known, name, key):
-            return known
-        if id and at_key is not None and not at_key.has_own_id:
-            return self._name_late(at_key, id)
-        if not id:
-            latest = at_key if key is not None else self._latest_call()
-            if latest is not None and not _begins_anew(latest, name, None):
-                return latest
-        return self._begin_call(key, id)
-
-    def _name_late(self, block: _Block, id: str) -> _Block:
-        block.id, block.has_own_id = id, True
-        self._by_id[id] = block
-        return block
-
-    def _begin_call(self, key: Any, id: str | None) -> _Block:
-        block = self._begin("toolCall")
-        self._by_index.pop("open", None)
-        block.id, block.has_own_id = id or f"call_{uuid.uuid4().hex[:12]}", bool(id)
-        self._by_id[block.id] = block
-        if key is not None:
-            self._by_index["call", key] = block
-        return block
-
-    def _latest_call(self) -> _Block | None:
-        return next((b for b in reversed(self._blocks) if b.kind == "toolCall"), None)
-
-    def _content(self, block: _Block, *, cut: bool) -> MessageContent:
-        if block.kind == "text":
-            return TextContent.model_validate({"type": "text", "text": block.text})
-        if block.kind == "thinking":
-            return ReasoningContent(block.text, **block.extra)
-        arguments = block.value if block.value is not None else parse_arguments(block.text)
-        if arguments is not None:
-            return AgentToolCall(block.id, block.name, arguments, **block.extra)
-        raw = block.text
-        return AgentToolCall(
-            block.id, block.name, raw_arguments=raw, incomplete=cut, invalid=not cut, **block.extra
+    def _announce(self, call: Call, text: str) -> None:
+        """Emit a fragment of a call; nothing is shown of a call before its name is known."""
+        if not call.name:
+            return
+        block = self._call_blocks.get(call.number)
+        if block is None:
+            block = self._begin("toolCall")
+            block.call, block.parts, block.extra = call, call.parts, call.extra
+            self._call_blocks[call.number] = block
+            text = block.text
+        elif not text:
+            return
+        self._events.append(
+            MessageUpdateEvent(block.index, "toolCall", text, call.id, call.name)
         )
 
 
-def _begins_anew(block: _Block, name: str | None, key: Any) -> bool:
-    """Whether a named fragment starts another call, because this one is complete already.
+def _whole_characters(block: _Block, text: str) -> str:
+    """Join the halves of a character that JSON escapes cut in two; replace a half without partner.
 
-    An index that fits settles it: servers that repeat id and name in every fragment give one.
+    ``"\\ud83d"`` may end one delta and ``"\\ude80"`` begin the next: a rocket, cut in the middle.
     """
-    if not name or key is not None:
-        return False
-    if block.value is not None:
-        return True
-    return block.text.rstrip().endswith("}") and parse_arguments(block.text) is not None
+    final = not text
+    text, block.half = block.half + text, ""
+    if not final and "\ud800" <= text[-1] <= "\udbff":
+        text, block.half = text[:-1], text[-1]
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _with_unique_ids(content: list[MessageContent]) -> list[MessageContent]:
-    """Rename a call whose id an earlier one has."""
-    seen: set[str] = set()
-    out: list[MessageContent] = []
-    for block in content:
-        if isinstance(block, AgentToolCall):
-            number, unique = 1, block.id
-            while unique in seen:
-                number += 1
-                unique = f"{block.id}~{number}"
-            seen.add(unique)
-            out.append(block if unique == block.id else block.model_copy(update={"id": unique}))
-        else:
-            out.append(block)
-    return out
-
-
-def _is_empty(block: MessageContent) -> bool:
-    return isinstance(block, TextContent) and not block.text
-
-
-def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Parse the arguments of a call; ``None`` where they are no JSON object.
-
-    Empty text is an empty object: a tool without parameters. JSON inside a JSON string is
-    unpacked once; a parseable prefix is never salvaged, because half a call is another call.
-    """
-    if not text.strip():
-        return {}
-    try:
-        value = json.loads(text)
-        if isinstance(value, str):
-            value = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+def _content(block: _Block, *, cut: bool, last: bool) -> MessageContent:
+    if block.kind == "text":
+        return TextContent(block.text)
+    if block.kind == "thinking":
+        return ReasoningContent(block.text, **block.extra)
+    assert block.call is not None
+    raw, call = block.text, block.call
+    # Arguments that had not begun when the stream was cut are not the same as none.
+    arguments = None if cut and last and not raw else parse_arguments(raw)
+    if arguments is not None:
+        return AgentToolCall(call.id, call.name, arguments, **block.extra)
+    flag = "incomplete" if cut else "invalid"
+    return AgentToolCall(call.id, call.name, raw_arguments=raw, **{flag: True}, **block.extra)

