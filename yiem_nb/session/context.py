@@ -128,8 +128,9 @@ def _model(tree: SessionTree, path: list[str]) -> tuple[str, str] | None:
         entry = tree.entry(entry_id)
         if isinstance(entry, ModelChangeEntry):
             return entry.provider, entry.model_id
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
-            return entry.message.provider, entry.message.model
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, AssistantMessage) and message.model:
+            return message.provider, message.model
     return None
 
 

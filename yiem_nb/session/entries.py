@@ -267,7 +267,7 @@ class UnknownEntry(SessionEntry):
         core = {name: text for name, text in given.items() if isinstance(text, str)}
         bare: dict[str, Any] = {"id": "", "parentId": None, "timestamp": ""}
         entry = cls.model_validate(value | bare | core)
-        entry._line = line
+        entry._line = line  # noqa: SLF001 - its own class
         return entry
 
 

@@ -112,7 +112,9 @@ def _items(value: Any) -> Iterator[tuple[Any, Any]] | None:
 def _fields(model: BaseModel) -> Iterator[tuple[str, Any]]:
     """Give a model's fields by their names on disk, leaving out what is not set or says nothing."""
     kind = type(model)
-    nulls = {name for base, names in _NULL_FIELDS.items() if issubclass(kind, base) for name in names}
+    nulls = {
+        name for base, names in _NULL_FIELDS.items() if issubclass(kind, base) for name in names
+    }
     for name, info in kind.model_fields.items():
         value = getattr(model, name)
         if value is None and name not in nulls:
@@ -133,7 +135,7 @@ def _short_repr(value: Any) -> str:
     short.maxstring = short.maxother = short.maxlong = 1_000
     try:
         return short.repr(value)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a stranger's __repr__ may raise anything
         return f"<{type(value).__name__}>"
 
 

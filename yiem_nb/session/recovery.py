@@ -10,15 +10,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from yiem_nb.session.entries import FORMAT_VERSION, SessionHeader
 from yiem_nb.session.lines import load_json
-from yiem_nb.session.tree import Link
+from yiem_nb.session.tree import Link, SessionTree
 
-__all__ = ["LARGE", "Row", "Scan", "read_lines"]
+__all__ = ["LARGE", "Row", "Scan", "notices_of", "read_lines"]
 
 #: Longer lines are indexed by their beginning and not parsed.
 LARGE = 64 * 1024 * 1024
@@ -239,3 +240,51 @@ def _records(data: bytes) -> Iterator[tuple[int, int, dict[str, Any]]]:
 def _is_entry(value: Any) -> bool:
     """Tell an entry from a block within one, which has a type too."""
     return isinstance(value, dict) and "parentId" in value and isinstance(value.get("id"), str)
+
+
+# --- What is said of it --------------------------------------------------------------------
+
+_MOST = 5
+
+
+def notices_of(scan: Scan, tree: SessionTree) -> list[str]:
+    """Say what was wrong with a file, a sentence each, at most five and how many more."""
+    said = list(_sentences(scan, tree))
+    if len(said) > _MOST:
+        said[_MOST:] = [f"… {len(said) - _MOST} more, see yiem sessions check"]
+    return said
+
+
+def _sentences(scan: Scan, tree: SessionTree) -> Iterator[str]:
+    records = _count(scan.rows, "record")
+    if scan.header is None and (scan.rows or scan.damaged or scan.torn):
+        yield f"header unreadable; {records} loaded"
+    if scan.torn is not None:
+        length, offset = scan.torn
+        yield (
+            f"recovered: last record was cut ({length:,} bytes at byte {offset:,});"
+            f" {scan.rows} of {scan.rows} complete records loaded"
+        )
+    if scan.damaged:
+        where = f"line {scan.damaged[0]}" if len(scan.damaged) == 1 else _lines(scan.damaged)
+        yield f"{_count(len(scan.damaged), 'damaged record')} at {where} (kept in file)"
+    for line, found in scan.fused:
+        yield f"line {line} held {found} records; {'both' if found == 2 else 'all'} loaded"
+    for line in scan.large:
+        yield f"line {line} is a large record; it is read when it is looked at"
+    repairs = tree.repairs
+    if repairs.orphans:
+        yield f"{_count(repairs.orphans, 'record')} had a missing parent; joined to the record before"
+    if repairs.cycles:
+        yield f"{_count(repairs.cycles, 'ring')} of parents opened at the earliest record"
+    if repairs.duplicates:
+        yield f"{_count(repairs.duplicates, 'record')} had the id of another; renamed in memory"
+
+
+def _lines(numbers: list[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:_MOST])
+    return f"lines {shown}" + (" …" if len(numbers) > _MOST else "")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

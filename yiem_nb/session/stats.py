@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yiem_nb.messages import AssistantMessage, ToolResultMessage, Usage
 from yiem_nb.session.entries import (
@@ -37,13 +37,7 @@ class SessionStats:
         messages = self.message_count + isinstance(entry, MessageEntry)
         usage = _usage(entry)
         if usage is None:
-            return SessionStats(
-                messages,
-                self.cached_tokens,
-                self.uncached_tokens,
-                self.total_tokens,
-                self.cost_total,
-            )
+            return replace(self, message_count=messages)
         uncached = usage.input + usage.cache_write
         return SessionStats(
             message_count=messages,

@@ -79,8 +79,9 @@ class SessionTree:
         self._types: list[str] = []
         self._parents = array("q")
         self._positions: dict[str, int] = {}
-        #: The newest bearer of an id that several entries bear.
+        #: The newest bearer of an id that several entries bear, and how many bear it.
         self._newest: dict[str, int] = {}
+        self._bearers: dict[str, int] = {}
         self._by_type: dict[str, list[int]] = {}
         self._children: dict[int, list[int]] | None = None
         self._leaf = _ROOT
@@ -137,9 +138,10 @@ class SessionTree:
         self._leaf = self._target(link, position) if kind == "leaf" else position
 
     def _alias(self, name: str) -> str:
-        number = 2
+        number = self._bearers.get(name, 1) + 1
         while f"{name}~{number}" in self._positions:
             number += 1
+        self._bearers[name] = number
         return f"{name}~{number}"
 
     def _target(self, link: Link, position: int) -> int:
@@ -204,6 +206,10 @@ class SessionTree:
     def position(self, entry_id: str) -> int:
         """Return the entry's place in file order; raises `KeyError` where there is none."""
         return self._positions[entry_id]
+
+    def bearers(self, entry_id: str) -> tuple[int, ...]:
+        """Return the places of the first and the newest entry that bear an id."""
+        return self._positions[entry_id], self._newest.get(entry_id, self._positions[entry_id])
 
     def id_at(self, position: int) -> str:
         """Return the id of the entry at a place in file order."""

@@ -1,0 +1,57 @@
+"""Sessions: the tree of a conversation and the file it is kept in (SPEC-4.1 to SPEC-4.3)."""
+
+from yiem_nb.session.context import SessionContext, build_context
+from yiem_nb.session.entries import (
+    ActiveToolsChangeEntry,
+    BranchSummaryEntry,
+    CompactionEntry,
+    ContextEditEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    LabelEntry,
+    LeafEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    OtherMessage,
+    Replacement,
+    SessionHeader,
+    SessionInfoEntry,
+    SessionTreeEntry,
+    ThinkingLevelChangeEntry,
+    UnknownEntry,
+    UsageEntry,
+)
+from yiem_nb.session.lines import dump_line, parse_line
+from yiem_nb.session.stats import SessionStats
+from yiem_nb.session.storage import JsonlSessionStorage, SessionMetadata, SessionOptions
+from yiem_nb.session.tree import SessionTree
+
+__all__ = [
+    "ActiveToolsChangeEntry",
+    "BranchSummaryEntry",
+    "CompactionEntry",
+    "ContextEditEntry",
+    "CustomEntry",
+    "CustomMessageEntry",
+    "JsonlSessionStorage",
+    "LabelEntry",
+    "LeafEntry",
+    "MessageEntry",
+    "ModelChangeEntry",
+    "OtherMessage",
+    "Replacement",
+    "SessionContext",
+    "SessionHeader",
+    "SessionInfoEntry",
+    "SessionMetadata",
+    "SessionOptions",
+    "SessionStats",
+    "SessionTree",
+    "SessionTreeEntry",
+    "ThinkingLevelChangeEntry",
+    "UnknownEntry",
+    "UsageEntry",
+    "build_context",
+    "dump_line",
+    "parse_line",
+]

@@ -1,0 +1,566 @@
+"""The session file: appended to, never rewritten (SPEC-4.2).
+
+What is promised: an entry that was acknowledged is found again, after ``kill -9``, beside other
+writers, and on a disk that was full for a while. It rests on four habits. A line is one ``write``
+on an ``O_APPEND`` descriptor, under the file's own lock. What was cut off is isolated by a line end
+before the next record, not removed. What cannot be written waits in memory, in order, and is tried
+again with each append. Nothing in the file is ever truncated, rewritten or deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+from pydantic_core import from_json
+
+from yiem_nb.errors import ErrorCode, SessionError
+from yiem_nb.models import Limits
+from yiem_nb.session.entries import (
+    FORMAT_VERSION,
+    CompactionEntry,
+    LeafEntry,
+    SessionHeader,
+    SessionTreeEntry,
+    UnknownEntry,
+    new_entry_id,
+    new_session_id,
+    timestamp_now,
+)
+from yiem_nb.session.files import Files, OsFiles, check_regular, reason_of
+from yiem_nb.session.limits import TokenBucket
+from yiem_nb.session.lines import dump_line, parse_line
+from yiem_nb.session.log import LineLog
+from yiem_nb.session.recovery import Row, Scan, notices_of, read_lines
+from yiem_nb.session.stats import COUNTED_TYPES, SessionStats
+from yiem_nb.session.tree import Link, SessionTree, link_of
+
+__all__ = ["Durability", "JsonlSessionStorage", "SessionMetadata", "SessionOptions"]
+
+#: When to wait for the disk: at `sync`, which the agent calls at the ends of turns; at each
+#: append; or never, leaving it to the operating system.
+Durability: TypeAlias = Literal["turn", "always", "os"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How a new session begins (SPEC-10.2)."""
+
+    path: str | os.PathLike[str]
+    cwd: str = field(default_factory=os.getcwd)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    parent_session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMetadata:
+    """What the header says, and where the file is."""
+
+    id: str
+    version: int
+    created: str
+    cwd: str
+    path: str
+    parent_session: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A line that is not on disk yet; the header has no position."""
+
+    position: int | None
+    line: bytes
+
+
+class JsonlSessionStorage:
+    """One session file, read by index and appended to from any thread (SPEC-4.2).
+
+    Made by `open` or `create`. An append returns when the operating system has the line. Where it
+    does not take it, `problem` says why and `pending` how many entries wait in memory; nothing is
+    raised, because a full disk is no reason to end a conversation.
+
+    Attributes
+    ----------
+    notices
+        What had to be recovered, a sentence each.
+    read_only
+        Why nothing may be appended, or ``None``.
+    problem
+        Why entries are not saved, or ``None``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "turn",
+        limits: Limits | None = None,
+        files: Files | None = None,
+    ) -> None:
+        limits = limits if limits is not None else Limits()
+        self.notices: list[str] = []
+        self.read_only: str | None = None
+        self.problem: str | None = None
+        self._durability = durability
+        self._reads = TokenBucket(limits.reads_per_second)
+        self._writes = TokenBucket(limits.writes_per_second)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._log = LineLog(path, files if files is not None else OsFiles())
+        self._scan = Scan()
+        self._header = _new_header(SessionOptions(path))
+        #: Where each entry's line is, by its place in file order.
+        self._offsets = array("q")
+        self._lengths = array("q")
+        #: The lines that are not on disk, by place in file order, and the queue they wait in.
+        self._held: dict[int, bytes] = {}
+        self._waiting: list[_Waiting] = []
+        self._stats = SessionStats()
+        self._counted = 0
+        self._tree = SessionTree(self._load)
+        self._leaf: str | None = None
+
+    # --- Opening -----------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "turn",
+        limits: Limits | None = None,
+        files: Files | None = None,
+    ) -> JsonlSessionStorage:
+        """Open a session file; every sequence of bytes is one.
+
+        Raises
+        ------
+        SessionNotFoundError
+            There is nothing at `path`.
+        SessionError
+            There is a folder, a pipe, a device or a symbolic link, or it may not be read.
+        """
+        where = Path(path).absolute()
+        check_regular(str(where))
+        storage = cls(where, durability=durability, limits=limits, files=files)
+        storage._open_existing()
+        return storage
+
+    @classmethod
+    def create(
+        cls,
+        options: SessionOptions,
+        *,
+        durability: Durability = "turn",
+        limits: Limits | None = None,
+        files: Files | None = None,
+    ) -> JsonlSessionStorage:
+        """Begin a session; its header is on disk when this returns, or `problem` says why not.
+
+        Raises
+        ------
+        SessionError
+            There is something at the path already.
+        """
+        where = Path(options.path).absolute()
+        if os.path.lexists(where):
+            raise SessionError(
+                f"There is a file at {where} already.",
+                hint="Open it, or choose another name.",
+            )
+        storage = cls(where, durability=durability, limits=limits, files=files)
+        storage._header = _new_header(options)
+        storage._scan.header = storage._header
+        storage._waiting.append(_Waiting(None, dump_line(storage._header)))
+        with storage._lock:
+            storage._flush()
+        return storage
+
+    def _open_existing(self) -> None:
+        try:
+            self._log.open()
+            self._read_new()
+        except OSError as error:
+            self._log.close()
+            raise SessionError(
+                f"The session {self.path} cannot be read: {reason_of(error)}.",
+                code=ErrorCode.SESSION_UNREADABLE,
+            ) from None
+        self._leaf = self._tree.leaf
+        header = self._scan.header
+        if header is not None:
+            self._header = header
+            if header.version > FORMAT_VERSION:
+                self.read_only = (
+                    f"it was written by a newer program (format {header.version},"
+                    f" this one knows {FORMAT_VERSION})"
+                )
+        elif self._log.size == 0:
+            self._waiting.append(_Waiting(None, dump_line(self._header)))
+        else:
+            self.read_only = "its first line is no session header"
+        self.notices = notices_of(self._scan, self._tree)
+
+    def accept(self) -> None:
+        """Go on with a file whose header cannot be read: a person has decided to.
+
+        A file of a newer format stays read-only.
+        """
+        if self._scan.header is None:
+            self.read_only = None
+
+    def close(self) -> None:
+        """Try once more to write what waits, then let go of the file."""
+        with self._lock:
+            self._retry()
+            self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- What is there -----------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._log.path
+
+    @property
+    def tree(self) -> SessionTree:
+        """The tree; reading through it is not counted against the limits."""
+        return self._tree
+
+    @property
+    def pending(self) -> int:
+        """How many entries are not on disk."""
+        return sum(waiting.position is not None for waiting in self._waiting)
+
+    def get_metadata(self) -> SessionMetadata:
+        """Return what the header says."""
+        header = self._header
+        return SessionMetadata(
+            id=header.id,
+            version=header.version,
+            created=header.timestamp,
+            cwd=header.cwd,
+            path=str(self.path),
+            parent_session=header.parent_session,
+            metadata=dict(header.metadata),
+        )
+
+    def get_entry(self, entry_id: str) -> SessionTreeEntry | None:
+        """Return an entry, or ``None`` where there is none of that id."""
+        self._reads.take()
+        with self._lock:
+            return self._tree.entry(entry_id) if entry_id in self._tree else None
+
+    def find_entries(self, kind: str | type[SessionTreeEntry]) -> list[SessionTreeEntry]:
+        """List all entries of a type, given by its name or its class, in file order."""
+        self._reads.take()
+        name = kind if isinstance(kind, str) else kind.model_fields["type"].default
+        with self._lock:
+            found = [self._tree.entry(entry_id) for entry_id in self._tree.of_type(name)]
+        return found if isinstance(kind, str) else [one for one in found if isinstance(one, kind)]
+
+    def get_entries(
+        self, after: str | None = None, limit: int | None = None
+    ) -> list[SessionTreeEntry]:
+        """List entries in file order: those after the one named, at most `limit`.
+
+        Raises
+        ------
+        SessionError
+            There is no entry `after`.
+        """
+        self._reads.take()
+        with self._lock:
+            start = 0 if after is None else self._position(after) + 1
+            end = len(self._tree) if limit is None else start + max(limit, 0)
+            return [self._load(position) for position in range(start, min(end, len(self._tree)))]
+
+    def get_path(self, leaf: str | None = None) -> list[SessionTreeEntry]:
+        """List the entries from the root to `leaf`; to the current leaf where none is given.
+
+        Raises
+        ------
+        SessionError
+            There is no entry of that id.
+        """
+        self._reads.take()
+        with self._lock:
+            if leaf is not None:
+                self._position(leaf)
+            path = self._tree.path(self._leaf if leaf is None else leaf)
+            return [self._tree.entry(entry_id) for entry_id in path]
+
+    def get_leaf_id(self) -> str | None:
+        """Return the entry the conversation goes on from; ``None`` before the first."""
+        return self._leaf
+
+    def get_label(self, entry_id: str) -> str | None:
+        """Return an entry's label, if it has one."""
+        self._reads.take()
+        with self._lock:
+            return self._tree.labels().get(entry_id)
+
+    def get_session_stats(self) -> SessionStats:
+        """Return messages and tokens of the whole file."""
+        self._reads.take()
+        with self._lock:
+            while self._counted < len(self._tree):
+                entry_id = self._tree.id_at(self._counted)
+                if self._tree.type(entry_id) in COUNTED_TYPES:
+                    self._stats = self._stats.plus(self._load(self._counted))
+                self._counted += 1
+            return self._stats
+
+    def _position(self, entry_id: str) -> int:
+        try:
+            return self._tree.position(entry_id)
+        except KeyError:
+            raise SessionError(
+                f"There is no entry {entry_id!r} in this session.", code=ErrorCode.SESSION_ENTRY
+            ) from None
+
+    def _load(self, position: int) -> SessionTreeEntry:
+        """Read an entry by its place in the file; what cannot be read is unknown, not an error."""
+        entry_id = self._tree.id_at(position)
+        line = self._held.get(position)
+        try:
+            if line is None:
+                line = self._log.read(self._lengths[position], self._offsets[position])
+            entry = parse_line(line)
+        except (SessionError, OSError):
+            kind = self._tree.type(entry_id)
+            return UnknownEntry.read({"type": kind, "id": entry_id}, line or b"")
+        if isinstance(entry, CompactionEntry):
+            entry = _of_version_1(entry)
+        return entry if entry.id == entry_id else entry.model_copy(update={"id": entry_id})
+
+    # --- Appending ---------------------------------------------------------------------
+
+    def append_entry(self, entry: SessionTreeEntry) -> SessionTreeEntry:
+        """Append an entry and return it as it was written, with its id, parent and time.
+
+        Without a ``parent_id`` it follows the current leaf. It is the current leaf afterwards; a
+        `LeafEntry` makes its target that.
+
+        Raises
+        ------
+        SessionError
+            The id is taken, the parent is not there, or the session is `read_only`.
+        """
+        return self.append_entries([entry])[0]
+
+    def append_entries(self, entries: Iterable[SessionTreeEntry]) -> list[SessionTreeEntry]:
+        """Append several entries with one write; each follows the one before it.
+
+        Raises
+        ------
+        SessionError
+            As for `append_entry`; nothing is appended then.
+        """
+        self._writes.take()
+        with self._lock:
+            self._check_writable()
+            prepared = self._prepare(entries)
+            self._flush(prepared)
+            return [entry for entry, _ in prepared]
+
+    def set_leaf_id(self, entry_id: str | None) -> None:
+        """Go on from another entry, or from before the first; a reopened session does so too.
+
+        Raises
+        ------
+        SessionError
+            There is no entry of that id.
+        """
+        with self._lock:
+            if entry_id is not None:
+                self._position(entry_id)
+            if entry_id != self._leaf or entry_id != self._tree.leaf:
+                self.append_entry(LeafEntry(parent_id=entry_id, target_id=entry_id))
+
+    def sync(self) -> None:
+        """Wait until what was appended survives a power cut, unless that is left to the system."""
+        with self._lock:
+            self._retry()
+            if self._durability != "os":
+                self._sync()
+
+    def _check_writable(self) -> None:
+        if os.getpid() != self._pid:
+            raise SessionError(
+                "This session belongs to the process this one was forked from.",
+                hint="Open it anew.",
+                code=ErrorCode.SESSION_READ_ONLY,
+            )
+        if self.read_only is not None:
+            raise SessionError(
+                f"The session {self.path.name} is read-only: {self.read_only}.",
+                hint="Fork it to a new file to go on.",
+                code=ErrorCode.SESSION_READ_ONLY,
+            )
+
+    def _prepare(self, entries: Iterable[SessionTreeEntry]) -> list[tuple[SessionTreeEntry, bytes]]:
+        """Fill in what was not given, serialise, and prove that it can be read back."""
+        prepared: list[tuple[SessionTreeEntry, bytes]] = []
+        new: set[str] = set()
+        leaf = self._leaf
+
+        def known(entry_id: str) -> bool:
+            return entry_id in new or entry_id in self._tree
+
+        for given in entries:
+            entry = self._complete(given, leaf, known)
+            line = dump_line(entry)
+            if from_json(line)["id"] != entry.id:
+                raise SessionError(f"Entry {entry.id!r} does not survive being written.")
+            new.add(entry.id)
+            leaf = entry.target_id if isinstance(entry, LeafEntry) else entry.id
+            prepared.append((entry, line))
+        return prepared
+
+    def _complete(self, entry: SessionTreeEntry, leaf: str | None, known: Any) -> SessionTreeEntry:
+        update: dict[str, Any] = {}
+        if not entry.id:
+            update["id"] = new_entry_id(known)
+        elif known(entry.id):
+            raise SessionError(
+                f"There is an entry {entry.id!r} already.", code=ErrorCode.SESSION_ENTRY
+            )
+        if isinstance(entry, LeafEntry):
+            update["parent_id"] = entry.target_id
+        elif "parent_id" not in entry.model_fields_set:
+            update["parent_id"] = leaf
+        parent = update.get("parent_id", entry.parent_id)
+        if parent is not None and not known(parent):
+            raise SessionError(
+                f"There is no entry {parent!r} to append to.", code=ErrorCode.SESSION_ENTRY
+            )
+        if not entry.timestamp:
+            update["timestamp"] = timestamp_now()
+        return entry.model_copy(update=update)
+
+    # --- Between memory and disk -------------------------------------------------------
+
+    def _retry(self) -> None:
+        if self._waiting and self.read_only is None and os.getpid() == self._pid:
+            self._flush()
+
+    def _flush(self, prepared: Sequence[tuple[SessionTreeEntry, bytes]] = ()) -> None:
+        """Write all that waits and then `prepared`; keep in memory what cannot be written."""
+        error: OSError | None
+        try:
+            with self._log.exclusive():
+                if self._log.grown():
+                    self._read_new()
+                self._enqueue(prepared)
+                prepared = ()
+                error = self._write_waiting()
+        except OSError as caught:
+            error = caught
+        # Still here only if the file could not be reached at all.
+        self._enqueue(prepared)
+        self._say(error)
+        if self._durability == "always" and not self._waiting:
+            self._sync()
+
+    def _enqueue(self, prepared: Sequence[tuple[SessionTreeEntry, bytes]]) -> None:
+        for entry, line in prepared:
+            position = len(self._tree)
+            self._held[position] = line
+            self._waiting.append(_Waiting(position, line))
+            self._offsets.append(0)
+            self._lengths.append(len(line) - 1)
+            self._tree.extend([link_of(entry)])
+            self._leaf = self._tree.leaf
+
+    def _write_waiting(self) -> OSError | None:
+        offsets, error = self._log.append([waiting.line for waiting in self._waiting])
+        for waiting, offset in zip(self._waiting, offsets, strict=False):
+            if waiting.position is not None:
+                self._offsets[waiting.position] = offset
+                del self._held[waiting.position]
+        del self._waiting[: len(offsets)]
+        self._scan.number += len(offsets)
+        return error
+
+    def _read_new(self) -> None:
+        """Take in what the file holds beyond what is known: all of it, or what others wrote."""
+        unsaved = self._forget() if self._log.grown() < 0 else []
+        lines = read_lines(self._log.read, self._log.size, self._scan.number)
+        self._tree.extend(self._indexed(self._scan.read(lines)))
+        self._log.size += self._log.grown()
+        self._log.ended = self._scan.ended
+        self._enqueue([(parse_line(line), line) for line in unsaved])
+
+    def _forget(self) -> list[bytes]:
+        """Start over with a file that another program has shortened; return what is not saved."""
+        self.notices.append("the session file was shortened by another program; read again")
+        unsaved = [waiting.line for waiting in self._waiting if waiting.position is not None]
+        self._held.clear()
+        self._waiting.clear()
+        self._offsets, self._lengths = array("q"), array("q")
+        self._stats, self._counted = SessionStats(), 0
+        self._tree, self._scan = SessionTree(self._load), Scan()
+        self._log.size, self._log.ended = 0, True
+        if self._log.grown() == 0:
+            self._waiting.append(_Waiting(None, dump_line(self._header)))
+        return unsaved
+
+    def _indexed(self, rows: Iterator[Row]) -> Iterator[Link]:
+        for row in rows:
+            if row.link.id not in self._tree or not self._repeated(row):
+                self._offsets.append(row.offset)
+                self._lengths.append(row.length)
+                yield row.link
+
+    def _repeated(self, row: Row) -> bool:
+        """Tell whether an entry is there already, byte for byte, as a merge by union leaves it."""
+        line = self._log.read(row.length, row.offset)
+        for position in self._tree.bearers(row.link.id):
+            same_length = position not in self._held and self._lengths[position] == row.length
+            if same_length and self._log.read(row.length, self._offsets[position]) == line:
+                return True
+        return False
+
+    def _sync(self) -> None:
+        try:
+            self._log.sync()
+        except OSError as error:
+            self._say(error)
+
+    def _say(self, error: OSError | None) -> None:
+        if error is None:
+            self.problem = None
+        else:
+            entries = "entry" if self.pending == 1 else "entries"
+            self.problem = f"not saved: {reason_of(error)} ({self.pending} {entries} pending)"
+
+
+def _new_header(options: SessionOptions) -> SessionHeader:
+    return SessionHeader(
+        id=new_session_id(),
+        timestamp=timestamp_now(),
+        cwd=options.cwd,
+        parent_session=options.parent_session,
+        metadata=options.metadata,
+    )
+
+
+def _of_version_1(entry: CompactionEntry) -> CompactionEntry:
+    """Name the first kept entry of pi's first version, which counted lines, by its line."""
+    index = (entry.model_extra or {}).get("firstKeptEntryIndex")
+    if entry.first_kept_entry_id or not isinstance(index, int):
+        return entry
+    return entry.model_copy(update={"first_kept_entry_id": f"{index + 1:08x}"})
