@@ -31,7 +31,14 @@ from yiem_nb.providers.faults import (
 )
 from yiem_nb.providers.keys import Secret
 from yiem_nb.state import AgentContext, StreamEvent
-from yiem_nb.wire import Compat, DecoderOptions, OpenAiChatDecoder, RequestOptions, encode
+from yiem_nb.wire import (
+    Compat,
+    DecoderOptions,
+    OpenAiChatDecoder,
+    RequestOptions,
+    encode,
+    uses_schema,
+)
 
 __all__ = ["Connect", "Connection", "HttpProvider"]
 
@@ -338,7 +345,7 @@ class _Exchange:
         options = DecoderOptions(
             think_tags=compat.think_tags,
             recover_text_tool_calls=compat.recover_text_tool_calls,
-            schema_tools=compat.tools_mode == "json_schema" and bool(tools),
+            schema_tools=uses_schema(self._context.messages, tools, compat),
             tools=tuple(tools),
         )
         return OpenAiChatDecoder(

@@ -40,11 +40,13 @@ LOCAL_MODEL = Model(
     provider="local",
     context_window=CONTEXT,
     max_tokens=1024,
-    # It has no tools of its own. Left alone it may go on for ever; a lesson's answer is short.
+    # It has no tools of its own and cannot chain them. Greedy is where it is best; left alone it may
+    # go on for ever.
     compat={
         "tools_mode": "json_schema",
+        "chain_calls": False,
         "max_tokens_field": "max_tokens",
-        "extra_body": {"max_tokens": 400, "temperature": 0.2, "repeat_penalty": 1.15, "seed": 7},
+        "extra_body": {"max_tokens": 400, "temperature": 0.0, "seed": 7},
     },
 )
 

