@@ -1,26 +1,60 @@
-"""Provider dialects, sans-IO: messages to requests, bytes to messages."""
+"""Provider dialects: messages to requests, bytes to messages; no input or output happens here.
+
+``decoder(api)`` gives a dialect's `Decoder`: feed it bytes as they come, close it for the message.
+`fold_stream` does that for a body that is already there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 from yiem_nb.errors import CommandError
 from yiem_nb.messages import AssistantMessage
+from yiem_nb.wire.builder import MessageBuilder, StreamError
 from yiem_nb.wire.compat import Compat, RequestOptions
-from yiem_nb.wire.openai_chat import DecoderOptions, OpenAiChatDecoder
+from yiem_nb.wire.decoder import Decoder, DecoderOptions
+from yiem_nb.wire.openai_chat import OpenAiChatDecoder
 from yiem_nb.wire.openai_encode import encode
+from yiem_nb.wire.schema_tools import uses_schema
 
 __all__ = [
+    "FAMILIES",
     "Compat",
+    "Decoder",
     "DecoderOptions",
+    "MessageBuilder",
     "OpenAiChatDecoder",
     "RequestOptions",
+    "StreamError",
+    "decoder_class",
     "encode",
     "fold_stream",
+    "uses_schema",
 ]
 
-_DECODERS = {"openai-chat": OpenAiChatDecoder}
+#: Family name → where its decoder is; imported on first use.
+FAMILIES = {
+    "openai-chat": ("openai_chat", "OpenAiChatDecoder"),
+}
+
+
+def decoder_class(family: str) -> type[Decoder]:
+    """Return the decoder of a family, the value of `Model.api`.
+
+    Raises
+    ------
+    CommandError
+        There is no such family; the hint lists them.
+    """
+    if family not in FAMILIES:
+        raise CommandError(
+            f"There is no dialect {family!r}.", hint=f"Known: {', '.join(FAMILIES)}."
+        )
+    module, name = FAMILIES[family]
+    found: type[Decoder] = getattr(import_module(f"yiem_nb.wire.{module}"), name)
+    return found
 
 
 def fold_stream(
@@ -30,7 +64,7 @@ def fold_stream(
     content_type: str = "text/event-stream",
     options: Mapping[str, Any] | None = None,
 ) -> AssistantMessage:
-    """Fold a response body into its message.
+    """Fold the whole body of a response into its message.
 
     Parameters
     ----------
@@ -39,16 +73,13 @@ def fold_stream(
     chunks
         The body, cut anywhere.
     content_type
-        What the response said it is.
+        The response's header.
     options
-        ``think_tags``, ``recover_text_tool_calls``, ``tools`` (the known names).
+        What a model's `compat` and the request would tell the decoder: fields of `DecoderOptions`.
     """
-    decoder_class = _DECODERS.get(family)
-    if decoder_class is None:
-        raise CommandError(
-            f"There is no dialect {family!r}.", hint=f"Known: {', '.join(_DECODERS)}."
-        )
-    decoder = decoder_class(content_type=content_type, options=DecoderOptions(**(options or {})))
+    decoder = decoder_class(family)(
+        api=family, content_type=content_type, options=DecoderOptions(**(options or {}))
+    )
     for chunk in chunks:
         decoder.feed(chunk)
     return decoder.close()

@@ -173,7 +173,9 @@ class MessageBuilder:
     ) -> AssistantMessage:
         """Build the message; with `cut`, a call whose arguments do not parse is incomplete."""
         self.flush()
-        content = [_content(block, cut=cut, last=block is self._blocks[-1]) for block in self._blocks]
+        content = [
+            _content(block, cut=cut, last=block is self._blocks[-1]) for block in self._blocks
+        ]
         return AssistantMessage.model_validate(
             {
                 "api": self.api,
@@ -221,9 +223,7 @@ class MessageBuilder:
             text = block.text
         elif not text:
             return
-        self._events.append(
-            MessageUpdateEvent(block.index, "toolCall", text, call.id, call.name)
-        )
+        self._events.append(MessageUpdateEvent(block.index, "toolCall", text, call.id, call.name))
 
 
 def _whole_characters(block: _Block, text: str) -> str:
@@ -249,5 +249,6 @@ def _content(block: _Block, *, cut: bool, last: bool) -> MessageContent:
     arguments = None if cut and last and not raw else parse_arguments(raw)
     if arguments is not None:
         return AgentToolCall(call.id, call.name, arguments, **block.extra)
-    flag = "incomplete" if cut else "invalid"
-    return AgentToolCall(call.id, call.name, raw_arguments=raw, **{flag: True}, **block.extra)
+    return AgentToolCall(
+        call.id, call.name, raw_arguments=raw, incomplete=cut, invalid=not cut, **block.extra
+    )

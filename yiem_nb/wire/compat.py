@@ -34,6 +34,8 @@ class Compat:
     tools_mode
         ``"native"``; ``"json_schema"`` lets a server without tools answer within a schema that
         is one of the tools or a reply; ``"none"`` offers no tools.
+    chain_calls
+        With ``"json_schema"``: whether a tool's result may be followed by another call.
     think_tags
         Thoughts arrive as ``<think>…</think>`` in the text.
     recover_text_tool_calls
@@ -49,6 +51,7 @@ class Compat:
     echo_reasoning: bool = False
     null_content: bool = True
     tools_mode: Literal["native", "json_schema", "none"] = "native"
+    chain_calls: bool = True
     think_tags: bool = False
     recover_text_tool_calls: bool = False
     extra_body: Mapping[str, Any] = field(default_factory=dict)

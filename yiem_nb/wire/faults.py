@@ -8,9 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from yiem_nb.errors import redact
+from yiem_nb.messages import StopReason
 from yiem_nb.wire.builder import StreamError
 
-__all__ = ["INCOMPLETE", "NAMELESS_CALL", "filtered", "in_band", "malformed", "page"]
+__all__ = [
+    "BROKEN_REPLY",
+    "INCOMPLETE",
+    "NAMELESS_CALL",
+    "NO_ANSWER",
+    "filtered",
+    "in_band",
+    "malformed",
+    "page",
+    "stop_of",
+]
 
 INCOMPLETE = StreamError(
     "incomplete_stream", "The connection ended before the answer was complete.", retryable=True
@@ -18,9 +29,24 @@ INCOMPLETE = StreamError(
 NAMELESS_CALL = StreamError(
     "malformed_tool_call", "The model called a tool without saying which.", retryable=True
 )
+NO_ANSWER = StreamError(
+    "malformed_response", "The server's reply holds neither an answer nor an error."
+)
+BROKEN_REPLY = StreamError(
+    "malformed_reply", "The model's answer is not the JSON that was asked for.", retryable=True
+)
 _FILTERED = {
     "refusal": "The model refused to answer.",
     "content_filter": "The provider's content filter stopped the answer.",
+}
+# Other words for an answer that broke on the provider's side (z.ai and DeepSeek among them).
+_BROKEN = {
+    "error",
+    "network_error",
+    "insufficient_system_resource",
+    "failed",
+    "cancelled",
+    "aborted",
 }
 _SHOWN = 200
 # What repeating the request cannot mend. Everything else that breaks an answer which had already been
@@ -56,6 +82,23 @@ def page(data: bytes) -> StreamError:
 def filtered(code: str) -> StreamError:
     """Describe an answer that a filter or the model itself ended."""
     return StreamError(code, _FILTERED.get(code, _FILTERED["content_filter"]))
+
+
+def stop_of(raw: str | None) -> StopReason | StreamError:
+    """Translate a provider's word for why the model stopped.
+
+    An unknown word is a stop: a new one must not turn a finished answer into a failure.
+    """
+    if raw is None:
+        return StopReason.STOP
+    if raw in _FILTERED:
+        return filtered(raw)
+    if raw in _BROKEN:
+        return StreamError("stream_error", f"The provider ended the answer: {raw}.", retryable=True)
+    try:
+        return StopReason(raw)
+    except ValueError:
+        return StopReason.STOP
 
 
 def in_band(error: Any) -> StreamError:

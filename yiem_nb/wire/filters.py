@@ -1,169 +1,204 @@
-"""Text that is not text: thoughts between tags, and calls that arrive as prose (pure)."""
+"""Text that is more than text: thoughts in tags and calls written out, found while it streams (pure).
+
+Both are off unless the model's `compat` turns them on: what merely looks like a call is an answer.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-__all__ = ["CallRecovery", "RecoveredCall", "TextSink", "ThinkTags"]
+from yiem_nb.wire.builder import MessageBuilder
+from yiem_nb.wire.json_args import parse_arguments
+
+__all__ = ["CallRecovery", "PlainText", "TextFilter", "ThinkTags"]
 
 
-class TextSink(Protocol):
-    """What the filters write to."""
+class TextFilter(Protocol):
+    """Takes the text of an answer as it arrives."""
 
-    def text(self, text: str) -> None:
-        """Take text."""
+    def feed(self, text: str) -> None:
+        """Take a piece."""
 
-    def thinking(self, text: str, *, field: str) -> None:
-        """Take a thought and the wire field it came in."""
+    def flush(self) -> None:
+        """Let go of what was held back; other content follows, or nothing does."""
+
+
+class PlainText:
+    """Text is text."""
+
+    def __init__(self, builder: MessageBuilder) -> None:
+        self.feed = builder.text
+
+    def flush(self) -> None:
+        """Do nothing: nothing is ever held back."""
+
+
+_OPEN, _CLOSE = "<think>", "</think>"
 
 
 class ThinkTags:
-    """Splits ``<think>…</think>`` at the head of an answer from what follows it.
+    """Reads ``<think>…</think>`` at the head of the text as a thought.
 
-    Only a tag that the answer begins with counts: further on it is something the model talks about.
+    Only there: an answer may speak about the tag. Line ends after the closing tag are dropped, and
+    so is a thought of blanks, which some models write when told not to think.
     """
 
-    _OPEN, _CLOSE = "<think>", "</think>"
-
-    def __init__(self, sink: TextSink) -> None:
-        self._sink = sink
+    def __init__(self, builder: MessageBuilder, inner: TextFilter) -> None:
+        self._builder = builder
+        self._inner = inner
+        self._read: Callable[[], None] | None = self._read_head
         self._held = ""
-        self._where = "before"
+        self._blanks = ""
+        self._thinks = False
 
     def feed(self, text: str) -> None:
-        """Take a piece of the answer."""
+        """Take a piece."""
+        if self._read is None:
+            self._inner.feed(text)
+            return
         self._held += text
-        if self._where == "before":
-            self._look_for_opening()
-        if self._where == "inside":
-            self._look_for_closing()
-        if self._where == "after":
-            self._trim_line_end()
-        if self._where == "beyond" and self._held:
-            held, self._held = self._held, ""
-            self._sink.text(held)
+        self._read()
 
-    def close(self) -> None:
-        """Let go of what was held back."""
+    def flush(self) -> None:
+        """Let go of a beginning that did not become a tag."""
         held, self._held = self._held, ""
-        if not held:
-            return
-        if self._where == "inside":
-            self._sink.thinking(held, field="content")
-        elif self._where != "after":
-            self._sink.text(held)
+        if self._read == self._read_thought:
+            self._think(held)
+        elif held.strip():
+            self._inner.feed(held)
+        self._inner.flush()
 
-    def _look_for_opening(self) -> None:
+    def _read_head(self) -> None:
         start = self._held.lstrip()
-        if start.startswith(self._OPEN):
-            self._held = start.removeprefix(self._OPEN).removeprefix("\n")
-            self._where = "inside"
-        elif not self._OPEN.startswith(start):
-            self._where = "beyond"
+        if start.startswith(_OPEN):
+            self._read, self._held = self._read_thought, start[len(_OPEN) :]
+            self._read()
+        elif not _OPEN.startswith(start):
+            self._read = None
+            held, self._held = self._held, ""
+            self._inner.feed(held)
 
-    def _look_for_closing(self) -> None:
-        thought, tag, rest = self._held.partition(self._CLOSE)
-        if tag:
-            self._held, self._where = rest, "after"
-            if thought := thought.rstrip("\n"):
-                self._sink.thinking(thought, field="content")
+    def _read_thought(self) -> None:
+        thought, closed, rest = self._held.partition(_CLOSE)
+        if closed:
+            self._think(thought)
+            self._blanks, self._thinks = "", False
+            self._read, self._held = self._read_line_ends, rest
+            self._read()
             return
-        # Held back: what may be the beginning of the tag, and the line ends before it.
-        keep = next(
-            (n for n in range(len(self._CLOSE) - 1, 0, -1) if self._held.endswith(self._CLOSE[:n])),
-            0,
-        )
-        ready = self._held[: len(self._held) - keep].rstrip("\n")
-        if ready:
-            self._held = self._held[len(ready) :]
-            self._sink.thinking(ready, field="content")
+        split = len(thought) - _overlap(thought, _CLOSE)
+        self._held = thought[split:]
+        self._think(thought[:split])
 
-    def _trim_line_end(self) -> None:
-        trimmed = self._held.lstrip("\n")
-        if trimmed:
-            self._held, self._where = trimmed, "beyond"
+    def _read_line_ends(self) -> None:
+        self._held = self._held.lstrip("\r\n")
+        if self._held:
+            # A second thought may follow the first one.
+            self._read = self._read_head
+            self._read()
 
-
-@dataclass(frozen=True, slots=True)
-class RecoveredCall:
-    """A call found in text."""
-
-    name: str
-    arguments: dict[str, Any]
+    def _think(self, text: str) -> None:
+        """Write a thought without the blanks around it."""
+        text = self._blanks + text
+        ready = text.rstrip() if self._thinks else text.strip()
+        self._blanks = text[len(text.rstrip()) :] if ready else ""
+        self._thinks = self._thinks or bool(ready)
+        self._builder.thinking(ready, field="content")
 
 
-_MARKS = ("<tool_call>", "<function_call>", "```", "{", "[TOOL_CALLS]")
-_TAGGED = re.compile(r"<(tool_call|function_call)>\s*(.*?)\s*(?:</\1>|$)", re.DOTALL)
-_FENCED = re.compile(r"```(?:json|tool_call|tool_code)?[ \t]*\n(.*?)```", re.DOTALL)
+def _overlap(text: str, tag: str) -> int:
+    """Return how many characters at the end of `text` may be the beginning of `tag`."""
+    longest = min(len(text), len(tag) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(tag[:n])), 0)
+
+
+# A call written out as text begins in one of these ways, with the blanks before it.
+_MARKS = r"<(?:tool|function)_call>|\[TOOL_CALLS\]|```(?:json|tool_call|tool_code)?\s*(?=[{\[])"
+_MARK = re.compile(rf"\s*(?:{_MARKS})")
+_MARK_AT_HEAD = re.compile(r"\s*[{\[]")
+_MARK_BEGUN = re.compile(r"\s*(?:<[a-z_]{0,13}|\[[A-Z_]{0,10}|`{1,3}[a-z_]{0,9}\s*)?\Z")
+_LONGEST_MARK = 64
+_OPENER = re.compile(rf"\s*(?:{_MARKS})\s*|\A\s*(?=[{{\[])")
+_CLOSER = re.compile(r"\s*(?:</(?:tool|function)_call>|```)?\s*")
 
 
 class CallRecovery:
-    """Holds text back from where a call may begin, and reads it when the answer is over."""
+    """Reads calls that a model wrote into its text, if their names are known tools.
 
-    def __init__(self, sink: TextSink, names: Collection[str]) -> None:
-        self._sink = sink
+    Text streams until something looks like such a call; from there on it is held back until it is
+    whole, and given out as it was if it is none.
+    """
+
+    def __init__(self, builder: MessageBuilder, names: Collection[str]) -> None:
+        self._builder = builder
         self._names = names
-        self._shown = False
-        self._held = ""
+        self._tail = ""
+        self._at_head = True
+        self._held: list[str] = []
 
     def feed(self, text: str) -> None:
-        """Take a piece of the answer."""
-        self._held += text
-        found = [at for mark in _MARKS if (at := self._position(mark)) != -1]
-        ready = self._held[: min(found, default=len(self._held))].rstrip()
-        if ready and len(ready) <= len(self._held):
-            self._sink.text(ready)
-            self._shown = True
-            self._held = self._held[len(ready) :]
+        """Take a piece."""
+        if self._held:
+            self._held.append(text)
+            return
+        text = self._tail + text
+        found = (self._at_head and _MARK_AT_HEAD.match(text)) or _MARK.search(text)
+        if found:
+            self._write(text[: found.start()])
+            self._tail, self._held = "", [text[found.start() :]]
+            return
+        near = max(0, len(text) - _LONGEST_MARK)
+        begun = _MARK_BEGUN.search(text, near)
+        split = begun.start() if begun else len(text)
+        self._tail = text[split:]
+        self._write(text[:split])
 
-    def close(self) -> list[RecoveredCall]:
-        """Return the calls that were held back, or let their text go."""
-        held, self._held = self._held, ""
-        calls = self._calls(held)
-        if not calls and held:
-            self._sink.text(held)
-        return calls
+    def flush(self) -> None:
+        """Read the calls in what was held back."""
+        text = "".join(self._held) or self._tail
+        self._held, self._tail = [], ""
+        position = 0
+        while opened := _OPENER.search(text, position):
+            calls, end = self._calls_at(text, opened.end())
+            if calls:
+                self._write(text[position : opened.start()])
+                for name, arguments in calls:
+                    self._builder.call(key=object(), name=name, arguments=arguments, recovered=True)
+                position = end
+            else:
+                self._write(text[position : opened.end()])
+                position = opened.end() or 1
+        self._write(text[position:])
 
-    def _position(self, mark: str) -> int:
-        """Where `mark`, or what may become it, begins; a brace counts only at the very start."""
-        if mark == "{":
-            start = self._held.lstrip()
-            return 0 if start.startswith("{") and not self._shown else -1
-        whole = self._held.find(mark)
-        if whole != -1:
-            return whole
-        for length in range(len(mark) - 1, 0, -1):
-            if self._held.endswith(mark[:length]):
-                return len(self._held) - length
-        return -1
+    def _write(self, text: str) -> None:
+        if text:
+            self._at_head = self._at_head and not text.strip()
+            self._builder.text(text)
 
-    def _calls(self, text: str) -> list[RecoveredCall]:
-        pieces = [match.group(2) for match in _TAGGED.finditer(text)]
-        pieces = pieces or [match.group(1) for match in _FENCED.finditer(text)] or [text]
-        found = []
-        for piece in pieces:
-            try:
-                value = json.loads(piece)
-            except ValueError:
-                return []
-            for item in value if isinstance(value, list) else [value]:
-                call = self._call(item)
-                if call is None:
-                    return []
-                found.append(call)
-        return found
+    def _calls_at(self, text: str, position: int) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+        """Return the calls in the JSON at `position` and where the text goes on; none unless all fit."""
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, position)
+        except (ValueError, RecursionError):
+            return [], position
+        items = value if isinstance(value, list) else [value]
+        calls = [_as_call(item) for item in items]
+        known = [call for call in calls if call is not None and call[0] in self._names]
+        closer = _CLOSER.match(text, end)
+        return (
+            (known, closer.end() if closer else end) if len(known) == len(items) else ([], position)
+        )
 
-    def _call(self, value: Any) -> RecoveredCall | None:
-        if not isinstance(value, dict):
-            return None
-        if isinstance(value.get("function"), dict):
-            value = value["function"]
-        name = value.get("name")
-        arguments = value.get("arguments", value.get("parameters", {}))
-        if name in self._names and isinstance(arguments, dict):
-            return RecoveredCall(str(name), arguments)
+
+def _as_call(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Read ``{"name": …, "arguments": …}`` and its variants."""
+    if not isinstance(value, Mapping):
         return None
+    value = value.get("function") if isinstance(value.get("function"), Mapping) else value
+    raw = value.get("arguments", value.get("parameters"))
+    arguments = parse_arguments(raw) if isinstance(raw, str) else raw
+    name = value.get("name")
+    return (name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None

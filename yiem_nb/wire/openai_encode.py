@@ -27,7 +27,7 @@ from yiem_nb.messages import (
 from yiem_nb.models import Model
 from yiem_nb.tools import AgentTool
 from yiem_nb.wire.compat import Compat, RequestOptions
-from yiem_nb.wire.schema_tools import add_schema, call_as_json
+from yiem_nb.wire.schema_tools import add_schema, call_as_text, uses_schema
 
 __all__ = [
     "encode",
@@ -140,9 +140,9 @@ def encode(
         body["temperature"] = options.temperature
     if model.reasoning and compat.reasoning_effort and options.thinking_level != "off":
         body["reasoning_effort"] = options.thinking_level
-    if offered and emulated:
+    if uses_schema(messages, offered, compat):
         add_schema(body, offered.values())
-    elif offered:
+    elif offered and not emulated:
         body["tools"] = [encode_tool(tool) for tool in offered.values()]
     body.update(compat.extra_body)
     return body
@@ -194,7 +194,7 @@ class _Conversation:
             return
         if self._emulated:
             said = [text] if text else []
-            said += [call_as_json(call) for call in calls]
+            said += [call_as_text(call) for call in calls]
             self._out.append({"role": "assistant", "content": "\n".join(said)})
             self._open.update({call.id: call.name for call in calls})
             return
@@ -239,8 +239,8 @@ class _Conversation:
 
     def _answer_call(self, sent: str, text: str, is_error: bool) -> None:
         if self._emulated:
-            what = "failed" if is_error else "returned"
-            content = f"The tool {sent} {what}: {text}\nNow answer with this."
+            what = "It failed" if is_error else "It returned"
+            content = f"{what}: {text}\nAnswer my question with this."
             self._out.append({"role": "user", "content": content})
         else:
             self._out.append({"role": "tool", "tool_call_id": sent, "content": text})

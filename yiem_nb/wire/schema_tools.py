@@ -1,34 +1,36 @@
-"""Tools for servers that have none but answer within a JSON schema (pure).
+"""Tool calls for servers that have none: a constrained answer, wrapped and unwrapped (pure).
 
-The request gets a schema with one branch for a reply and one for each tool; the answer is unwrapped
-while it streams. A small model that cannot be trusted with a free format cannot leave this one.
+A server that takes ``response_format: json_schema`` (llama.cpp, Ollama, LM Studio, vLLM) can be held
+to ``{"reply": "…"}`` or ``{"tool": "…", "arguments": {…}}``. Even a model of 135 M parameters then
+calls tools. The reply streams as text while it arrives.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from yiem_nb.messages import AgentToolCall
+from yiem_nb.messages import AgentMessage, AgentToolCall, ToolResultMessage
 from yiem_nb.tools import AgentTool
+from yiem_nb.wire.builder import MessageBuilder
+from yiem_nb.wire.compat import Compat
+from yiem_nb.wire.json_args import loads, parse_arguments
 
-__all__ = ["SchemaAnswer", "add_schema", "call_as_json"]
+__all__ = ["SchemaReply", "add_schema", "call_as_text", "plain_schema", "uses_schema"]
 
-_KEPT = (
-    "type",
-    "properties",
-    "required",
-    "items",
-    "enum",
-    "const",
-    "anyOf",
-    "oneOf",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-)
+# --- The request ---------------------------------------------------------------------------
+
+
+def uses_schema(messages: Sequence[AgentMessage], tools: Collection[str], compat: Compat) -> bool:
+    """Whether the next answer is constrained.
+
+    Not without tools, and not after a result where the model cannot chain calls.
+    """
+    if compat.tools_mode != "json_schema" or not tools:
+        return False
+    return compat.chain_calls or not (messages and isinstance(messages[-1], ToolResultMessage))
 
 
 def add_schema(body: dict[str, Any], tools: Iterable[AgentTool]) -> None:
@@ -46,191 +48,200 @@ def add_schema(body: dict[str, Any], tools: Iterable[AgentTool]) -> None:
         messages[0] = messages[0] | {"content": f"{messages[0]['content']}\n\n{text}"}
     else:
         messages.insert(0, {"role": "system", "content": text})
-    schema = {"anyOf": [*(_branch(tool) for tool in tools), _REPLY]}
+    schema = {"anyOf": [*(_branch(tool) for tool in tools), _object({"reply": {"type": "string"}})]}
     body["response_format"] = {
         "type": "json_schema",
         "json_schema": {"name": "answer", "strict": True, "schema": schema},
     }
 
 
-_REPLY = {
-    "type": "object",
-    "properties": {"reply": {"type": "string"}},
-    "required": ["reply"],
-    "additionalProperties": False,
-}
-
-
-def _signature(tool: AgentTool) -> str:
-    properties = tool.parameters.get("properties", {})
-    arguments = ", ".join(
-        f"{name}: {value.get('type', 'any')}" for name, value in properties.items()
-    )
-    return f"{tool.name}({arguments})"
+def call_as_text(call: AgentToolCall) -> str:
+    """Write an earlier call as the model itself wrote it."""
+    return json.dumps({"tool": call.name, "arguments": call.arguments}, ensure_ascii=False)
 
 
 def _branch(tool: AgentTool) -> dict[str, Any]:
-    definitions = tool.parameters.get("$defs", {})
-    arguments = _plain(tool.parameters, definitions, depth=8)
-    arguments.setdefault("properties", {})
+    return _object({"tool": {"const": tool.name}, "arguments": plain_schema(tool.parameters)})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"tool": {"const": tool.name}, "arguments": arguments},
-        "required": ["tool", "arguments"],
+        "properties": properties,
+        "required": list(properties),
         "additionalProperties": False,
     }
 
 
-def _plain(schema: Any, definitions: dict[str, Any], depth: int) -> Any:
-    """Keep what grammars understand: no references, no keywords they stumble over."""
-    if not isinstance(schema, dict) or depth == 0:
-        return {}
-    if "$ref" in schema:
-        target = definitions.get(str(schema["$ref"]).rsplit("/", 1)[-1], {})
-        return _plain(target, definitions, depth - 1)
-    kept = {key: value for key, value in schema.items() if key in _KEPT}
-    if "properties" in kept:
-        kept["properties"] = {
-            name: _plain(value, definitions, depth - 1)
-            for name, value in kept["properties"].items()
-        }
-        kept["additionalProperties"] = False
-    if isinstance(kept.get("items"), dict):
-        kept["items"] = _plain(kept["items"], definitions, depth - 1)
-    for key in ("anyOf", "oneOf"):
-        if key in kept:
-            kept[key] = [_plain(value, definitions, depth - 1) for value in kept[key]]
-    return kept
+def _signature(tool: AgentTool) -> str:
+    properties = plain_schema(tool.parameters).get("properties", {})
+    arguments = ", ".join(f"{name}: {_type_name(value)}" for name, value in properties.items())
+    return f"{tool.name}({arguments})"
 
 
-def call_as_json(call: AgentToolCall) -> str:
-    """Write a call as the model itself wrote it."""
-    return json.dumps({"tool": call.name, "arguments": call.arguments}, ensure_ascii=False)
+def _type_name(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    kind = schema.get("type")
+    return kind if isinstance(kind, str) else "any"
 
 
-class SchemaAnswer:
-    """Unwraps ``{"reply": "…"}`` as it streams; anything else is kept until the end."""
-
-    _OPENING = '{"reply":"'
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._seen = ""
-        self._reply: _StringDecoder | None = None
-        self._is_reply: bool | None = None
-
-    def feed(self, text: str) -> str:
-        """Take raw text; return the piece of the reply that it completes."""
-        self._parts.append(text)
-        if self._reply is not None:
-            return self._reply.feed(text)
-        if self._is_reply is False:
-            return ""
-        self._seen += text
-        rest = _after(self._seen, self._OPENING)
-        if rest is None:
-            return ""
-        if rest is False:
-            self._is_reply = False
-            return ""
-        self._is_reply = True
-        self._reply = _StringDecoder()
-        return self._reply.feed(str(rest))
-
-    @property
-    def replied(self) -> bool:
-        """Whether the answer is a reply."""
-        return self._reply is not None
-
-    def call(self) -> tuple[str, dict[str, Any]] | None:
-        """Return the tool and arguments that were chosen, if the answer is a whole call."""
-        try:
-            value = json.loads(self.raw)
-        except ValueError:
-            return None
-        if not isinstance(value, dict) or not isinstance(value.get("tool"), str):
-            return None
-        arguments = value.get("arguments")
-        return value["tool"], arguments if isinstance(arguments, dict) else {}
-
-    @property
-    def raw(self) -> str:
-        """The answer as it came."""
-        return "".join(self._parts)
+_ANY: dict[str, Any] = {"type": ["string", "number", "boolean", "null", "array", "object"]}
+_DEEPEST = 12
+# What grammars are made of. The rest (titles, patterns, formats, tuples …) is left to the check that
+# the arguments pass anyway before the tool runs.
+_KEPT = {"type", "enum", "const", "required", "minItems", "maxItems", "minimum", "maximum"}
 
 
-def _after(text: str, opening: str) -> str | bool | None:
-    """What follows `opening` in `text`, blanks between its tokens ignored.
+def plain_schema(schema: Any) -> dict[str, Any]:
+    """Reduce a JSON schema to what llama.cpp turns into a grammar: no references, no rare keywords.
 
-    ``None`` while that cannot be said yet, ``False`` when something else is there.
+    What is dropped only widens the schema.
     """
-    wanted = 0
-    for position, character in enumerate(text):
-        if wanted == len(opening):
-            return text[position:]
-        if character == opening[wanted]:
-            wanted += 1
-        elif not (character.isspace() and opening[wanted - 1 : wanted] in ("", "{", ":", '"')):
-            return False
-    return "" if wanted == len(opening) else None
+    root = schema if isinstance(schema, Mapping) else {}
+    plain = _plain(root, root, 0)
+    return plain if plain.get("type") == "object" else {"type": "object"}
 
 
-class _StringDecoder:
-    """Decodes the inside of a JSON string, piece by piece, until its closing quote."""
+def _plain(schema: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    schema = _resolved(schema, root)
+    if schema is None or depth > _DEEPEST:
+        return _ANY
+    for union in ("anyOf", "oneOf"):
+        if isinstance(schema.get(union), list):
+            return {"anyOf": [_plain(choice, root, depth + 1) for choice in schema[union]]}
+    plain = {name: value for name, value in schema.items() if name in _KEPT}
+    if isinstance(schema.get("properties"), Mapping):
+        plain["properties"] = {
+            name: _plain(inner, root, depth + 1) for name, inner in schema["properties"].items()
+        }
+        plain.setdefault("type", "object")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), Mapping):
+            plain[name] = _plain(schema[name], root, depth + 1)
+    if schema.get("additionalProperties") is False:
+        plain["additionalProperties"] = False
+    return plain if plain.keys() & {"type", "enum", "const"} else _ANY
 
-    _SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}  # noqa: RUF012
 
-    def __init__(self) -> None:
-        self._held = ""
-        self._closed = False
+def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Follow references (at most a few: they may go round) and unwrap an ``allOf`` of one."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, Mapping):
+            return None
+        wrapped = schema.get("allOf")
+        if isinstance(wrapped, list) and len(wrapped) == 1:
+            schema = wrapped[0]
+        elif isinstance(schema.get("$ref"), str):
+            schema = _at(root, schema["$ref"])
+        else:
+            return schema
+    return None
 
-    def feed(self, text: str) -> str:
-        if self._closed:
-            return ""
-        text, self._held = self._held + text, ""
-        out: list[str] = []
-        position = 0
-        while position < len(text):
-            character = text[position]
-            if character == '"':
-                self._closed = True
-                break
-            if character != "\\":
-                end = min(
-                    (found for mark in '"\\' if (found := text.find(mark, position)) != -1),
-                    default=len(text),
-                )
-                out.append(text[position:end])
-                position = end
-                continue
-            length = self._escape_length(text, position)
-            if position + length > len(text):
-                self._held = text[position:]
-                break
-            out.append(self._unescape(text[position : position + length]))
-            position += length
-        return "".join(out)
 
-    @staticmethod
-    def _escape_length(text: str, position: int) -> int:
-        """How long the escape at `position` is; a pair of surrogates is one."""
-        if text[position + 1 : position + 2] != "u":
-            return 2
-        code = text[position + 2 : position + 6].lower()
-        high = code[:1] == "d" and code[1:2] in ("8", "9", "a", "b")
-        followed = text[position + 6 : position + 8]
-        if high and "\\u".startswith(followed):
-            return 12
-        return 6
+def _at(root: Mapping[str, Any], reference: str) -> Any:
+    node: Any = root
+    for step in reference.removeprefix("#").strip("/").split("/"):
+        node = node.get(step) if isinstance(node, Mapping) else None
+    return node
 
-    def _unescape(self, escape: str) -> str:
-        if escape[1] != "u":
-            return self._SHORT.get(escape[1], escape[1])
+
+# --- The answer ----------------------------------------------------------------------------
+
+_REPLY_HEAD = '{"reply":"'
+_STRING_PART = re.compile(r'(?:[^"\\]+|\\u[0-9a-fA-F]{4}|\\[^u])*')
+_LONGEST_ESCAPE = len(r"\uffff")
+_TOOL = re.compile(r'"tool"\s*:\s*"(\w+)"\s*(?:,\s*"arguments"\s*:\s*)?')
+
+
+class SchemaReply:
+    """Unwraps the constrained answer while it streams.
+
+    Parameters
+    ----------
+    builder
+        Where text and calls go.
+    on_broken
+        Called when the answer is not the JSON that was asked for; its text is kept as it is.
+    """
+
+    def __init__(self, builder: MessageBuilder, on_broken: Callable[[], None]) -> None:
+        self._builder = builder
+        self._on_broken = on_broken
+        self._read: Callable[[str], None] = self._read_head
+        self._held: list[str] = []
+
+    def feed(self, text: str) -> None:
+        """Take a piece."""
+        self._read(text)
+
+    def flush(self) -> None:
+        """Read what was held back: a call, or a reply in an unusual form."""
+        text, self._held = "".join(self._held), []
+        if self._read in (self._read_head, self._hold) and text.strip():
+            self._whole(text)
+
+    def _read_head(self, text: str) -> None:
+        self._held.append(text)
+        head = "".join(self._held)
+        squeezed = "".join(head.split())
+        if _REPLY_HEAD.startswith(squeezed[: len(_REPLY_HEAD)]):
+            if len(squeezed) < len(_REPLY_HEAD):
+                return
+            start = head.index('"', head.index(":")) + 1
+            self._held, self._read = [], self._read_reply
+            self._read_reply(head[start:])
+        elif squeezed.startswith("{"):
+            self._read = self._hold
+        else:
+            # The server did not constrain the answer: it is plain text.
+            self._held, self._read = [], self._builder.text
+            self._builder.text(head)
+
+    def _hold(self, text: str) -> None:
+        self._held.append(text)
+
+    def _read_reply(self, text: str) -> None:
+        text = "".join(self._held) + text
+        self._held = []
+        part = _STRING_PART.match(text)
+        end = part.end() if part else 0
+        if end:
+            self._builder.text(json.loads(f'"{text[:end]}"', strict=False))
+        rest = text[end:]
+        if rest.startswith('"'):
+            self._read = self._ignore
+        elif len(rest) < _LONGEST_ESCAPE:
+            self._held = [rest]
+        else:
+            self._on_broken()
+            self._read = self._builder.text
+            self._builder.text(rest)
+
+    def _ignore(self, text: str) -> None:
+        """What follows the reply is a closing brace."""
+
+    def _whole(self, text: str) -> None:
         try:
-            return (
-                str(json.loads(f'"{escape}"'))
-                .encode("utf-16", "surrogatepass")
-                .decode("utf-16", "replace")
-            )
+            value = loads(text)
         except ValueError:
-            return "\ufffd"
+            value = None
+        if isinstance(value, dict) and isinstance(value.get("tool"), str):
+            raw = value.get("arguments")
+            arguments = parse_arguments(raw) if isinstance(raw, str) else raw
+            if isinstance(arguments, dict | None):
+                self._builder.call(name=value["tool"], arguments=arguments or {})
+                return
+        elif isinstance(value, dict) and isinstance(value.get("reply"), str):
+            self._builder.text(value["reply"])
+            return
+        self._broken(text)
+
+    def _broken(self, text: str) -> None:
+        """Keep a call that was cut off as such, anything else as text."""
+        begun = _TOOL.search(text)
+        if begun:
+            self._builder.call(name=begun[1], arguments=text[begun.end() :])
+        else:
+            self._on_broken()
+            self._builder.text(text)

@@ -62,6 +62,10 @@ def openai_usage(value: Any) -> Usage | None:
 
 def reported_cost(value: Any) -> UsageCost | None:
     """Return what the provider says the request cost (OpenRouter), if it says so."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value < float("inf")
+    ):
         return None
     return UsageCost(total=float(value))
