@@ -22,6 +22,7 @@ from yiem_nb.session.entries import (
     UsageEntry,
 )
 from yiem_nb.session.lines import dump_line, parse_line
+from yiem_nb.session.place import Places, Plan, plan_place, stale_cells
 from yiem_nb.session.stats import SessionStats
 from yiem_nb.session.storage import JsonlSessionStorage, SessionMetadata, SessionOptions
 from yiem_nb.session.tree import SessionTree
@@ -39,6 +40,8 @@ __all__ = [
     "MessageEntry",
     "ModelChangeEntry",
     "OtherMessage",
+    "Places",
+    "Plan",
     "Replacement",
     "SessionContext",
     "SessionHeader",
@@ -54,4 +57,6 @@ __all__ = [
     "build_context",
     "dump_line",
     "parse_line",
+    "plan_place",
+    "stale_cells",
 ]

@@ -7,7 +7,7 @@ path, so they survive a compaction (pi's storage layer of 0.81 cuts the path fir
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from yiem_nb.session.entries import (
 )
 from yiem_nb.session.tree import TRANSPARENT, SessionTree
 
-__all__ = ["SessionContext", "build_context", "message_of"]
+__all__ = ["SessionContext", "build_context", "message_of", "settings_of"]
 
 _Entry = TypeVar("_Entry", bound=SessionEntry)
 
@@ -74,10 +74,14 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
         if replacement is not None and isinstance(entry, MessageEntry | CustomMessageEntry):
             message = message.model_copy(update={"content": replacement.content})
         messages.append(message)
+    return replace(settings_of(tree, path), messages=tuple(messages))
+
+
+def settings_of(tree: SessionTree, path: list[str]) -> SessionContext:
+    """Read the settings in force at the end of a path; the messages are left out."""
     thinking = _last(tree, path, ThinkingLevelChangeEntry, "thinking_level_change")
     tools = _last(tree, path, ActiveToolsChangeEntry, "active_tools_change")
     return SessionContext(
-        messages=tuple(messages),
         model=_model(tree, path),
         thinking_level=_level(thinking.thinking_level) if thinking else ThinkingLevel.OFF,
         active_tools=tools.active_tool_names if tools else None,
