@@ -52,8 +52,10 @@ Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
 class Journal(Protocol):
     """Where a conversation is kept. Each call returns when the entry is safe from a crash."""
 
-    async def message(self, message: AgentMessage, **extra: Any) -> None:
-        """Append a message; `extra` are fields of its entry."""
+    async def message(
+        self, message: AgentMessage, *, cell_id: str | None = None, request_hash: str | None = None
+    ) -> None:
+        """Append a message; `cell_id` names a prompt's cell, `request_hash` what was answered."""
 
     async def model(self, model: Model) -> None:
         """Append a change of the model."""
@@ -152,15 +154,15 @@ class Agent:
 
     # --- Runs --------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, **extra: Any) -> AssistantMessage:
+    async def prompt(self, prompt: Prompt, *, cell_id: str | None = None) -> AssistantMessage:
         """Say something and run until the model has nothing left to do.
 
         Parameters
         ----------
         prompt
             Text, a message, or several messages.
-        **extra
-            Fields for the prompt's entry in the session, e.g. ``cellId``.
+        cell_id
+            The notebook cell it comes from, kept with it.
 
         Returns
         -------
@@ -180,7 +182,7 @@ class Agent:
         messages = _as_messages(prompt)
         self._check_idle("prompt")
         self._check_messages(len(messages))
-        return await self._run(lambda *a: agent_loop(messages, *a), extra)
+        return await self._run(lambda *a: agent_loop(messages, *a), cell_id)
 
     async def continue_(self) -> AssistantMessage:
         """Run on from the last message; after an answer, from what is queued (SPEC-6.1).
@@ -198,9 +200,9 @@ class Agent:
             queued = self._steering.drain() or self._follow_up.drain()
             if queued:
                 self._check_messages(len(queued))
-                return await self._run(lambda *a: agent_loop(queued, *a), {})
+                return await self._run(lambda *a: agent_loop(queued, *a))
         check_can_continue(messages)
-        return await self._run(agent_loop_continue, {})
+        return await self._run(agent_loop_continue)
 
     def abort(self, reason: str = "stopped") -> list[AgentMessage]:
         """Stop the run, if there is one, and return the queued messages this clears."""
@@ -235,10 +237,11 @@ class Agent:
 
     # --- Settings ----------------------------------------------------------------------
 
-    async def set_model(self, model: Model) -> None:
-        """Answer with `model` from the next request on."""
+    async def set_model(self, model: Model, *, record: bool = True) -> None:
+        """Answer with `model` from the next request on; `record` it unless the session says so."""
         self._state = replace(self._state, model=model)
-        await self._write(lambda journal: journal.model(model))
+        if record:
+            await self._write(lambda journal: journal.model(model))
 
     async def set_thinking_level(self, level: ThinkingLevel) -> None:
         """Think this hard from the next request on."""
@@ -250,6 +253,10 @@ class Agent:
         by_name = tools_by_name(tools)
         self._state = replace(self._state, tools=by_name)
         await self._write(lambda journal: journal.tools(tuple(by_name)))
+
+    def set_system_prompt(self, text: str) -> None:
+        """Begin the next request with `text`."""
+        self._state = replace(self._state, system_prompt=text)
 
     def set_messages(self, messages: Sequence[AgentMessage]) -> None:
         """Take another point of the tree as the conversation so far."""
@@ -277,7 +284,7 @@ class Agent:
     # --- Inside ------------------------------------------------------------------------
 
     async def _run(
-        self, start: Callable[..., AsyncIterator[AgentEvent]], extra: dict[str, Any]
+        self, start: Callable[..., AsyncIterator[AgentEvent]], cell_id: str | None = None
     ) -> AssistantMessage:
         """Drive a run in a task of its own, so that cancelling the caller stops it in order."""
         model = self._state.model
@@ -294,7 +301,7 @@ class Agent:
         )
         events = start(context, self._config(model), signal, self._stream_fn)
         self._signal = signal
-        task = asyncio.ensure_future(self._drive(events, signal, extra))
+        task = asyncio.ensure_future(self._drive(events, signal, cell_id))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -303,13 +310,13 @@ class Agent:
             raise
 
     async def _drive(
-        self, events: AsyncIterator[AgentEvent], signal: AbortSignal, extra: dict[str, Any]
+        self, events: AsyncIterator[AgentEvent], signal: AbortSignal, cell_id: str | None
     ) -> AssistantMessage:
         answer = AssistantMessage()
         try:
             async for event in events:
                 if not isinstance(event, MessageUpdateEvent):
-                    await self._persist(event, extra)
+                    await self._persist(event, cell_id)
                     if isinstance(event, TurnEndEvent):
                         answer = event.message
                 self._state = reduce(self._state, event)
@@ -338,13 +345,14 @@ class Agent:
         """Count the request, offer the tools of this moment, and take the request's hash."""
         self._check_requests()
         self._requests.append(time.monotonic())
-        context = replace(context, tools=dict(self._state.tools))
+        state = self._state
+        context = replace(context, system_prompt=state.system_prompt, tools=dict(state.tools))
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
         self._request_hash = request_hash(self._state.model, self._state.thinking_level, context)
         return context
 
-    async def _persist(self, event: AgentEvent, extra: dict[str, Any]) -> None:
+    async def _persist(self, event: AgentEvent, cell_id: str | None) -> None:
         """Write down what the event settles, before anybody hears of it."""
         journal = self._journal
         if journal is None:
@@ -353,12 +361,12 @@ class Agent:
             message = event.message
             if isinstance(message, AssistantMessage):
                 self._early = _EarlyResults(message)
-                await journal.message(message, requestHash=self._request_hash)
+                await journal.message(message, request_hash=self._request_hash)
             elif isinstance(message, ToolResultMessage):
                 if self._early is None or not self._early.written(message):
                     await journal.message(message)
             else:
-                await journal.message(message, **extra)
+                await journal.message(message, cell_id=cell_id)
         elif isinstance(event, TurnEndEvent):
             await self._write()
             await journal.settle()

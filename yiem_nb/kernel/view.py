@@ -8,13 +8,13 @@ each display becomes a static rendering that reads well without this extension.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
+from yiem_nb.errors import ErrorCode
 from yiem_nb.events import (
     AbortSignal,
     AgentEndEvent,
@@ -29,26 +29,31 @@ from yiem_nb.events import (
 )
 from yiem_nb.kernel.pacing import Pacer
 from yiem_nb.messages import (
+    AgentMessage,
     AgentToolResult,
     AssistantMessage,
     ImageContent,
     ReasoningContent,
+    StopReason,
     TextContent,
+    ToolResultMessage,
     Usage,
     UsageCost,
 )
 from yiem_nb.render import (
+    CallState,
     CallView,
     StreamingMarkdown,
     call_bundle,
     footer_bundle,
     notice_bundle,
+    seconds_text,
     status_bundle,
     text_bundle,
     thinking_bundle,
 )
 
-__all__ = ["CellView", "Publish", "TerminalView", "View", "shell_publisher"]
+__all__ = ["CellView", "Publish", "TerminalView", "View", "shell_publisher", "was_stopped"]
 
 Bundle = Mapping[str, Any]
 
@@ -74,7 +79,7 @@ def shell_publisher(shell: Any) -> Publish:
 class View(Protocol):
     """A listener that shows a run."""
 
-    finished: threading.Event
+    finished: asyncio.Event
 
     async def __call__(self, event: AgentEvent, signal: AbortSignal) -> None:
         """Show what `event` says."""
@@ -164,10 +169,9 @@ class CellView:
         self._segments: dict[int, _Segment] = {}
         self._cards: dict[str, _Card] = {}
         self._totals = _Totals()
-        self._last = AssistantMessage()
         self._ticker: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self.finished = threading.Event()
+        self.finished = asyncio.Event()
         self._wait(waiting_for)
 
     async def __call__(self, event: AgentEvent, signal: AbortSignal) -> None:
@@ -212,7 +216,6 @@ class CellView:
                 self._show(segment.slot, thinking_bundle(block.text, self._seconds(seconds)))
         self._segments.clear()
         self._totals.add(message.usage)
-        self._last = message
 
     def _on_retry(self, event: RetryEvent) -> None:
         self._wait(f"{event.reason} Trying again in {event.delay:.0f} s.")
@@ -250,7 +253,7 @@ class CellView:
         if self._ticker is not None:
             self._ticker.cancel()
         seconds = time.monotonic() - self._started
-        self._show(self._new_slot(), self._footer(seconds))
+        self._show(self._new_slot(), self._ending(event, seconds))
         self.finished.set()
 
     _handlers: ClassVar[dict[type, Callable[[CellView, Any], None]]] = {
@@ -265,6 +268,13 @@ class CellView:
     }
 
     # --- Displays ----------------------------------------------------------------------
+
+    def _ending(self, event: AgentEndEvent, seconds: float) -> Bundle:
+        last = event.messages[-1] if event.messages else None
+        if was_stopped(last):
+            after = f" after {seconds_text(seconds)}" if self._show_usage else ""
+            return notice_bundle(f"■ stopped{after} · the partial answer is kept")
+        return self._footer(seconds)
 
     def _footer(self, seconds: float) -> Bundle:
         usage = self._totals.usage if self._totals.reported else Usage(reported=False)
@@ -340,15 +350,24 @@ class CellView:
             self._show(card.slot, call_bundle(card.view))
 
 
+def was_stopped(last: AgentMessage | None) -> bool:
+    """Whether a run's last message says that it was stopped."""
+    if isinstance(last, AssistantMessage):
+        return last.stop_reason is StopReason.ABORTED
+    return isinstance(last, ToolResultMessage) and last.aborted
+
+
+_STATES: dict[str, CallState] = {
+    ErrorCode.EXECUTION_ABORTED: "aborted",
+    ErrorCode.EXECUTION_DENIED: "denied",
+}
+
+
 def settled_call(view: CallView, result: AgentToolResult, seconds: float | None) -> CallView:
     """Return the card of a call that is over."""
     details = result.details if isinstance(result.details, dict) else {}
-    code = details.get("code")
-    state = "error" if result.is_error else "ok"
-    if code == "EXECUTION_ABORTED":
-        state = "aborted"
-    elif code == "EXECUTION_DENIED":
-        state = "denied"
+    state: CallState = "error" if result.is_error else "ok"
+    state = _STATES.get(str(details.get("code")), state)
     return replace(
         view,
         state=state,
@@ -371,7 +390,7 @@ class TerminalView:
         self._at_line_start = True
         self._cards: dict[str, _Card] = {}
         self._totals = _Totals()
-        self.finished = threading.Event()
+        self.finished = asyncio.Event()
 
     async def __call__(self, event: AgentEvent, signal: AbortSignal) -> None:
         """Show what `event` says."""
@@ -389,7 +408,7 @@ class TerminalView:
         elif isinstance(event, ToolExecutionEndEvent):
             self._on_tool_end(event)
         elif isinstance(event, AgentEndEvent):
-            self._on_agent_end()
+            self._on_agent_end(event)
 
     def notice(self, text: str) -> None:
         """Say something on a line of its own."""
@@ -410,14 +429,18 @@ class TerminalView:
         view = settled_call(card.view, event.result, seconds if self._show_usage else None)
         self._line(str(call_bundle(view)["text/plain"]))
 
-    def _on_agent_end(self) -> None:
+    def _on_agent_end(self, event: AgentEndEvent) -> None:
         usage = self._totals.usage if self._totals.reported else Usage(reported=False)
         if self._show_usage:
-            footer = footer_bundle(self._model, usage=usage, seconds=time.monotonic() - self._started)
+            footer = footer_bundle(
+                self._model, usage=usage, seconds=time.monotonic() - self._started
+            )
         else:
             footer = footer_bundle(self._model)
+        if event.messages and was_stopped(event.messages[-1]):
+            footer = notice_bundle("■ stopped · the partial answer is kept")
         self._line("")
-        self._line(str(footer["text/plain"]))
+        self._line(footer["text/plain"])
         self.finished.set()
 
     def _say(self, text: str) -> None:

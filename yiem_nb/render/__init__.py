@@ -7,6 +7,7 @@ from yiem_nb.render.portable import safe_markdown
 from yiem_nb.render.stream import StreamingMarkdown
 from yiem_nb.render.view import (
     Bundle,
+    CallState,
     CallView,
     call_bundle,
     footer_bundle,
@@ -20,6 +21,7 @@ from yiem_nb.render.view import (
 
 __all__ = [
     "Bundle",
+    "CallState",
     "CallView",
     "StreamingMarkdown",
     "call_bundle",

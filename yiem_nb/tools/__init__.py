@@ -12,16 +12,34 @@ from yiem_nb.tools.base import (
     validate_required_args,
     validate_tool_arguments,
 )
+from yiem_nb.tools.function import (
+    FunctionKind,
+    Outcome,
+    Runner,
+    call_function,
+    outcome_of,
+    tool_from_function,
+)
+from yiem_nb.tools.registry import ToolRegistry, registry, tool
 from yiem_nb.tools.worker import call_in_thread
 
 __all__ = [
     "EXECUTION_PARALLEL",
     "EXECUTION_SEQUENTIAL",
     "AgentTool",
+    "FunctionKind",
     "OnUpdate",
+    "Outcome",
+    "Runner",
     "ToolExecutionMode",
+    "ToolRegistry",
+    "call_function",
     "call_in_thread",
     "error_result",
+    "outcome_of",
+    "registry",
+    "tool",
+    "tool_from_function",
     "validate_required_args",
     "validate_tool_arguments",
 ]

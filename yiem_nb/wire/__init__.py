@@ -37,6 +37,10 @@ __all__ = [
 #: Family name → where its decoder is; imported on first use.
 FAMILIES = {
     "openai-chat": ("openai_chat", "OpenAiChatDecoder"),
+    "openai-responses": ("openai_responses", "OpenAiResponsesDecoder"),
+    "anthropic-messages": ("anthropic_messages", "AnthropicMessagesDecoder"),
+    "gemini": ("gemini", "GeminiDecoder"),
+    "ollama": ("ollama", "OllamaDecoder"),
 }
 
 

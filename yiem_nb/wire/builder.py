@@ -70,7 +70,7 @@ class MessageBuilder:
 
     def text(self, text: str) -> None:
         """Append to the text that is being written."""
-        if text:
+        if _checked(text):
             self._emit(self._current("text"), text)
 
     def thinking(self, text: str = "", **extra: Any) -> None:
@@ -79,8 +79,8 @@ class MessageBuilder:
         `extra` are fields of its block: ``field``, ``signature``, ``redacted``, ``item_id``. A
         thought may have no text but a signature.
         """
-        kept = {name: value for name, value in extra.items() if value}
-        if not text and not kept.keys() - {"field"}:
+        kept = {name: value for name, value in extra.items() if value and _is_plain(value)}
+        if not _checked(text) and not kept.keys() - {"field"}:
             return
         block = self._current("thinking")
         block.extra.update(kept)
@@ -112,10 +112,10 @@ class MessageBuilder:
         if isinstance(arguments, dict):
             arguments = json.dumps(arguments, ensure_ascii=False)
         self._open = None
-        call = self._calls.find(key, id, name, arguments or "")
+        call = self._calls.find(key, _as_text(id), _as_text(name), arguments or "")
         if call is None:
             return
-        call.extra.update({name: value for name, value in extra.items() if value is not None})
+        call.extra.update({name: value for name, value in extra.items() if _is_plain(value)})
         if arguments:
             call.parts.append(arguments)
         self._announce(call, arguments or "")
@@ -224,6 +224,22 @@ class MessageBuilder:
         elif not text:
             return
         self._events.append(MessageUpdateEvent(block.index, "toolCall", text, call.id, call.name))
+
+
+def _checked(text: str) -> str:
+    """Refuse what a server sent in place of text, before a block is begun for it."""
+    if not isinstance(text, str):
+        raise TypeError(f"text is expected, not {type(text).__name__}")
+    return text
+
+
+def _as_text(value: Any) -> str:
+    """Return an id or name as text; some servers number their calls."""
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | bool)
 
 
 def _whole_characters(block: _Block, text: str) -> str:

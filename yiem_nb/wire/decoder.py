@@ -144,10 +144,10 @@ class Decoder:
         self._error = self._error or error
         self.done = True
 
-    def _finish(self, raw: str | None) -> None:
+    def _finish(self, raw: object) -> None:
         """Note that the answer is complete, and why it stopped if the body says so."""
         self._complete = True
-        self._raw_stop = raw or self._raw_stop
+        self._raw_stop = str(raw) if raw else self._raw_stop
 
     def _stop_reason(self, raw: str | None) -> StopReason | StreamError:
         """Translate the provider's word for why it stopped."""
@@ -192,11 +192,12 @@ class Decoder:
         payloads = (
             payload if isinstance(payload, list) and self._framing == "document" else [payload]
         )
-        for item in payloads:
-            if not isinstance(item, dict):
-                self._fail(faults.malformed(data))
-                return
-            self._payload(event, item)
+        try:
+            for item in payloads:
+                self._payload(event, item)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # JSON of another shape than the dialect's is as broken as no JSON at all.
+            self._fail(faults.malformed(data))
 
     def _finished(self) -> AssistantMessage:
         stop = self._stop_reason(self._raw_stop)

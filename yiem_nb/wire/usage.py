@@ -7,7 +7,13 @@ from typing import Any
 
 from yiem_nb.messages import Usage, UsageCost
 
-__all__ = ["as_mapping", "count", "first_count", "openai_usage"]
+__all__ = [
+    "anthropic_usage",
+    "as_mapping",
+    "gemini_usage",
+    "ollama_usage",
+    "openai_usage",
+]
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -69,3 +75,34 @@ def reported_cost(value: Any) -> UsageCost | None:
     ):
         return None
     return UsageCost(total=float(value))
+
+
+def anthropic_usage(counts: Mapping[str, Any]) -> Usage | None:
+    """Read Anthropic's usage, whose input excludes the cache as ours does."""
+    if not any(isinstance(counts.get(name), int) for name in ("input_tokens", "output_tokens")):
+        return None
+    return Usage(
+        count(counts.get("input_tokens")),
+        count(counts.get("output_tokens")),
+        count(counts.get("cache_read_input_tokens")),
+        count(counts.get("cache_creation_input_tokens")),
+    )
+
+
+def gemini_usage(value: Any) -> Usage | None:
+    """Read Gemini's usage, where thoughts stand beside the candidates and the cache is in the prompt."""
+    usage = as_mapping(value)
+    if not usage:
+        return None
+    prompt = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
+    read = count(usage.get("cachedContentTokenCount"))
+    thoughts = count(usage.get("thoughtsTokenCount"))
+    output = count(usage.get("candidatesTokenCount")) + thoughts
+    return Usage(max(0, prompt - read), output, read, reasoning=thoughts)
+
+
+def ollama_usage(line: Mapping[str, Any]) -> Usage | None:
+    """Read the counts on Ollama's last line."""
+    if "eval_count" not in line and "prompt_eval_count" not in line:
+        return None
+    return Usage(count(line.get("prompt_eval_count")), count(line.get("eval_count")))

@@ -1,0 +1,413 @@
+"""One kernel's conversation: its notebook, session, model, tools and agent, opened on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from yiem_nb.agent import Agent, AgentOptions
+from yiem_nb.calls import ToolBlock
+from yiem_nb.errors import CommandError, ErrorCode, ProviderError
+from yiem_nb.events import AbortSignal
+from yiem_nb.kernel import compat
+from yiem_nb.kernel.bridge import Bridge, call_main
+from yiem_nb.kernel.capture import captured_prints
+from yiem_nb.kernel.notebook import SUFFIX, find_notebook, session_path, stray_session_path
+from yiem_nb.kernel.private_loop import PrivateLoop
+from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
+from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, StopReason
+from yiem_nb.models import Model, ThinkingLevel
+from yiem_nb.prompt import SYSTEM_PROMPT_VERSION, system_prompt
+from yiem_nb.providers import ScriptedProvider
+from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
+from yiem_nb.render.text import visible
+from yiem_nb.session import JsonlSessionStorage, SessionOptions, build_context
+from yiem_nb.session.journal import SessionJournal
+from yiem_nb.state import AgentContext, StreamEvent
+from yiem_nb.tools import FunctionKind, OnUpdate, Outcome, ToolRegistry, outcome_of
+
+__all__ = ["Workspace"]
+
+#: How often a card is told what its function has printed.
+PRINT_SECONDS = 0.1
+#: How long a cell waits for its display after the run is over.
+VIEW_SECONDS = 2.0
+_MAX_FORKS = 100
+
+
+class Workspace:
+    """What `%%yiem` works with.
+
+    Parameters
+    ----------
+    shell
+        IPython's.
+    settings
+        Returns what was typed in this kernel: model, address, key variable.
+    registry
+        The functions the model may call; they run on the main thread from now on.
+    """
+
+    def __init__(
+        self, shell: Any, settings: Callable[[], Settings], registry: ToolRegistry
+    ) -> None:
+        self.shell = shell
+        self.registry = registry
+        self.bridge = Bridge()
+        self._settings = settings
+        self._scripted: ScriptedProvider | None = None
+        self._providers: dict[str, Any] = {}
+        self._private = PrivateLoop()
+        self._conversation: _Conversation | None = None
+        registry.namespace = lambda: shell.user_ns
+        registry.runner = self._run_function
+        atexit.register(self.close)
+
+    # --- Asking ------------------------------------------------------------------------
+
+    def ask(self, text: str, *, model: str = "", show_usage: bool = True) -> AssistantMessage:
+        """Send a prompt, show the answer in this cell, and return it.
+
+        Raises
+        ------
+        ProviderError
+            No model is chosen, or the request failed; what had arrived is kept and shown.
+        CellInterrupted
+            The kernel was interrupted; the partial answer is kept and shown.
+        AgentBusyError
+            The agent is answering already, for instance because a tool of it asks.
+        """
+        turn = self._turn(text, model, show_usage=show_usage)
+        return _checked(self.bridge.run_sync(turn))
+
+    async def ask_async(
+        self, text: str, *, model: str = "", show_usage: bool = True
+    ) -> AssistantMessage:
+        """Do the same from a cell that awaits."""
+        turn = self._turn(text, model, show_usage=show_usage)
+        return _checked(await self.bridge.run_async(turn))
+
+    def _turn(self, text: str, model: str, *, show_usage: bool) -> Callable[[], Any]:
+        """Prepare a turn here, on the main thread; what is returned runs it on the other."""
+        choice = self.choose(model)
+        conversation = self._open()
+        cell = compat.cell_id(self.shell)
+        view = self._view(choice, show_usage=show_usage)
+        headless = compat.is_headless(self.shell)
+
+        async def turn() -> AssistantMessage:
+            return await conversation.turn(text, choice, cell, view, headless=headless)
+
+        return turn
+
+    def _view(self, choice: Choice, *, show_usage: bool) -> View:
+        label = choice.model.label
+        if compat.has_kernel(self.shell):
+            return CellView(
+                shell_publisher(self.shell),
+                waiting_for=choice.line if show_usage else label,
+                model=label,
+                show_usage=show_usage,
+            )
+        out = sys.stdout
+
+        def write(words: str) -> None:
+            out.write(words)
+            out.flush()
+
+        return TerminalView(write, model=label, show_usage=show_usage)
+
+    # --- The model ---------------------------------------------------------------------
+
+    def choose(self, explicit: str = "") -> Choice:
+        """Say which model answers now."""
+        if self._scripted is not None and not explicit:
+            return Choice(self._scripted.model, source="yiem.use")
+        return resolve(
+            explicit=explicit, typed=self._settings(), headless=compat.is_headless(self.shell)
+        )
+
+    def use(self, provider: ScriptedProvider | None) -> None:
+        """Let a script answer from now on, or, with ``None``, the chosen model again."""
+        self._scripted = provider
+
+    def models(self) -> str:
+        """List what was found, each as the command that chooses it."""
+        try:
+            current = self.choose()
+        except ProviderError:
+            current = None
+        return list_models(current)
+
+    async def stream(
+        self, model: Model, context: AgentContext, level: ThinkingLevel, signal: AbortSignal
+    ) -> AsyncIterator[StreamEvent]:
+        """Send a request to whoever serves `model`; the agent's `StreamFn`."""
+        conversation = self._open()
+        provider = self._provider(conversation.choice)
+        async for event in provider(model, context, level, signal):
+            yield event
+
+    def _provider(self, choice: Choice) -> Any:
+        if choice.model.provider == "scripted":
+            return self._scripted
+        where = f"{choice.model.provider} {choice.model.base_url} {choice.key_name}"
+        if where not in self._providers:
+            self._providers[where] = _http_provider(choice)
+        return self._providers[where]
+
+    # --- The session -------------------------------------------------------------------
+
+    def _open(self) -> _Conversation:
+        """Open the notebook's session, once; a process that belongs to no notebook gets its own."""
+        if self._conversation is None:
+            notebook = find_notebook(self.shell.user_ns)
+            storage, notices = _open_session(notebook)
+            self._conversation = _Conversation(self, storage, notebook, notices)
+        return self._conversation
+
+    def describe_session(self) -> str:
+        """Say where this conversation is kept and what it holds."""
+        conversation = self._open()
+        storage = conversation.storage
+        stats = storage.get_session_stats()
+        shown = len(conversation.agent.state.messages)
+        lines = [
+            str(storage.path),
+            f"messages: {shown} in this conversation, {stats.message_count} in the file",
+            f"tokens: {stats.total_tokens:,}",
+        ]
+        if storage.problem:
+            lines.append(storage.problem)
+        return "\n".join([*lines, *storage.notices])
+
+    def stop(self) -> bool:
+        """Stop what runs; say whether anything did."""
+        conversation = self._conversation
+        if conversation is None or not conversation.agent.is_busy:
+            return False
+        conversation.agent.abort("stopped")
+        return True
+
+    def reset(self) -> None:
+        """Start a new conversation; the file keeps the old one."""
+        conversation = self._open()
+        self.bridge.run_sync(conversation.agent.reset)
+
+    def close(self) -> None:
+        """Stop what runs and finish writing; for the end of the kernel."""
+        atexit.unregister(self.close)
+        self.stop()
+        self.bridge.thread.stop()
+        if self._conversation is not None:
+            self._conversation.journal.close()
+            self._conversation = None
+        self._private.close()
+
+    # --- Functions of the notebook -----------------------------------------------------
+
+    async def _run_function(
+        self,
+        call: Callable[[], Any],
+        kind: FunctionKind,
+        describe: Callable[[Outcome], AgentToolResult],
+        on_update: OnUpdate,
+    ) -> AgentToolResult:
+        """Run a function on the main thread; what it prints goes to its card."""
+
+        def work() -> AgentToolResult:
+            with captured_prints(_Printed(on_update)) as printed:
+                run = (lambda: self._private.run(call())) if kind == "async" else call
+                outcome = outcome_of(run)
+            return describe(replace(outcome, printed=printed()))
+
+        return await call_main(work)
+
+
+def _http_provider(choice: Choice) -> Any:
+    from yiem_nb.providers.http import Connection, HttpProvider
+    from yiem_nb.providers.keys import read_key
+
+    if choice.model.provider == "local":
+        from yiem_nb.providers.local import local_server
+
+        return HttpProvider(local_server().connect)
+
+    async def connect() -> Connection:
+        return Connection(choice.model.base_url, read_key(choice.key_name, os.environ))
+
+    return HttpProvider(connect)
+
+
+def _checked(answer: AssistantMessage) -> AssistantMessage:
+    """Return the answer, or raise what it says went wrong, so that the cell fails."""
+    if answer.stop_reason is not StopReason.ERROR:
+        return answer
+    code = ErrorCode.__members__.get(answer.error_code or "", ErrorCode.PROVIDER_UNAVAILABLE)
+    raise ProviderError(answer.error_message or "The request failed.", code=code)
+
+
+def _open_session(notebook: Path | None) -> tuple[JsonlSessionStorage, list[str]]:
+    """Open or begin the session beside `notebook`; one that may not be written is left alone."""
+    if notebook is None:
+        path = stray_session_path()
+        with suppress(OSError):  # creating the file says why it cannot be saved
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        storage = _create(path, None)
+        return storage, [f"This kernel belongs to no notebook; the session is {path}"]
+    first = session_path(notebook)
+    notices: list[str] = []
+    for number in range(1, _MAX_FORKS):
+        path = first if number == 1 else first.with_name(f"{notebook.stem}.{number}{SUFFIX}")
+        if not os.path.lexists(path):
+            return _create(path, notebook), notices
+        storage = JsonlSessionStorage.open(path)
+        if storage.read_only is None:
+            return storage, [*notices, *storage.notices]
+        notices.append(f"{path.name} is left as it is: {storage.read_only}.")
+        storage.close()
+    raise CommandError(
+        f"There are {_MAX_FORKS} sessions beside {notebook.name} that cannot be written.",
+        hint="Move some of them away.",
+    )
+
+
+def _create(path: Path, notebook: Path | None) -> JsonlSessionStorage:
+    metadata: dict[str, Any] = {"program": "yiem_nb", "promptVersion": SYSTEM_PROMPT_VERSION}
+    if notebook is not None:
+        metadata["notebook"] = notebook.name
+    return JsonlSessionStorage.create(SessionOptions(path=str(path), metadata=metadata))
+
+
+class _Conversation:
+    """The agent of one session."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        storage: JsonlSessionStorage,
+        notebook: Path | None,
+        notices: list[str],
+    ) -> None:
+        self.storage = storage
+        self.journal = SessionJournal(storage)
+        self.choice = Choice(ScriptedProvider.model)
+        self._workspace = workspace
+        self._notebook = notebook
+        self._notices = notices
+        self._headless = False
+        context = build_context(storage.tree, storage.get_leaf_id())
+        self._recorded_model = context.model
+        self._recorded_tools = context.active_tools or ()
+        self.agent = Agent(
+            AgentOptions(
+                model=None,
+                messages=context.messages,
+                thinking_level=context.thinking_level,
+                before_tool_call=self._ask_leave,
+                prepare_context=self._with_present_tools,
+            ),
+            workspace.stream,
+            self.journal,
+        )
+
+    async def turn(
+        self, text: str, choice: Choice, cell: str | None, view: View, *, headless: bool
+    ) -> AssistantMessage:
+        """Run one prompt and show it; on the loop thread."""
+        agent = self.agent
+        if not agent.is_busy:
+            self._headless = headless
+            await self._configure(choice)
+        unsubscribe = agent.subscribe(view)
+        try:
+            answer = await agent.prompt(text, cell_id=cell)
+        except BaseException:
+            if not agent.is_busy and not view.finished.is_set():
+                await self._settle(view)
+            raise
+        else:
+            await self._settle(view)
+        finally:
+            unsubscribe()
+        for notice in self._take_notices():
+            view.notice(notice)
+        return answer
+
+    async def _settle(self, view: View) -> None:
+        """Let the view show the end; it is a listener and hears of it a little later."""
+        try:
+            async with asyncio.timeout(VIEW_SECONDS):
+                await view.finished.wait()
+        except TimeoutError:
+            return
+
+    async def _configure(self, choice: Choice) -> None:
+        """Take the model that was chosen; record it where it is another than before."""
+        agent, model = self.agent, choice.model
+        self.choice = choice
+        name = self._notebook.name if self._notebook is not None else None
+        agent.set_system_prompt(system_prompt(context_window=model.context_window, notebook=name))
+        if agent.state.model != model:
+            recorded = self._recorded_model == (model.provider, model.id)
+            await agent.set_model(model, record=not recorded)
+            self._recorded_model = (model.provider, model.id)
+        tools = self._workspace.registry.active()
+        if tuple(tools) != self._recorded_tools:
+            await agent.set_tools(tools)
+            self._recorded_tools = tuple(tools)
+
+    def _with_present_tools(self, context: AgentContext) -> AgentContext:
+        """Offer the functions as they are now: a tool may define another."""
+        return replace(context, tools=self._workspace.registry.active())
+
+    async def _ask_leave(
+        self,
+        call: AgentToolCall,
+        arguments: dict[str, Any],
+        context: AgentContext,
+        signal: AbortSignal,
+    ) -> ToolBlock | None:
+        """Ask before a call of a tool that wants it; without anybody to ask, refuse."""
+        tool = (context.tools or {}).get(call.name)
+        if tool is None or not tool.asks:
+            return None
+        if self._headless:
+            return ToolBlock("Not run: this tool asks first, and nobody can be asked here.")
+        shown = ", ".join(f"{name}={visible(repr(value))}" for name, value in arguments.items())
+        question = f"? {call.name}({shown})\n  Allow this call? [y/N, or why not] "
+        said = (await call_main(lambda: input(question))).strip()
+        if said.lower() in ("y", "yes"):
+            return None
+        reason = said if said.lower() not in ("", "n", "no") else ""
+        return ToolBlock(f"The user did not allow this call. {reason}".strip())
+
+    def _take_notices(self) -> list[str]:
+        notices, self._notices = self._notices, []
+        if self.storage.problem:
+            notices.append(self.storage.problem)
+        return notices
+
+
+class _Printed:
+    """Tells a card what was printed, at most every `PRINT_SECONDS`."""
+
+    def __init__(self, on_update: OnUpdate) -> None:
+        self._on_update = on_update
+        self._text: list[str] = []
+        self._next = time.monotonic() + PRINT_SECONDS
+
+    def __call__(self, text: str) -> None:
+        self._text.append(text)
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + PRINT_SECONDS
+            self._on_update(AgentToolResult("".join(self._text)))

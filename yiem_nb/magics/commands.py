@@ -1,0 +1,136 @@
+"""The magics themselves: they understand a line, say what was understood, and hand it on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from traitlets import Bool, Unicode, validate
+
+from yiem_nb.magics.grammar import (
+    Command,
+    HelpCommand,
+    ModelCommand,
+    Question,
+    ResetCommand,
+    SessionCommand,
+    StopCommand,
+    ToolsCommand,
+    check_prompt,
+    help_text,
+    parse_cell_line,
+    parse_line,
+)
+
+if TYPE_CHECKING:
+    from yiem_nb.kernel.workspace import Workspace
+
+__all__ = ["YiemMagics"]
+
+
+@magics_class
+class YiemMagics(Magics):
+    """Ask a language model from a cell."""
+
+    model = Unicode("", help="The model: local, provider/id, or any id with base_url.").tag(
+        config=True
+    )
+    base_url = Unicode("", help="Root of a server that speaks chat completions.").tag(config=True)
+    api_key_env = Unicode("", help="The NAME of the environment variable that holds the key.").tag(
+        config=True
+    )
+    show_usage = Bool(
+        True, help="Show tokens and time below an answer; off for clean differences in git."
+    ).tag(config=True)
+
+    _workspace: Workspace | None = None
+
+    @validate("api_key_env")
+    def _name_not_key(self, proposal: Any) -> str:
+        from yiem_nb.providers.keys import check_variable_name
+
+        return check_variable_name(proposal["value"])
+
+    @property
+    def workspace(self) -> Workspace:
+        """The kernel's conversation; what it needs is imported with its first use."""
+        if self._workspace is None:
+            from yiem_nb.kernel.workspace import Workspace
+            from yiem_nb.providers.resolve import Settings
+            from yiem_nb.tools import registry
+
+            self._workspace = Workspace(
+                self.shell, lambda: Settings(self.model, self.base_url, self.api_key_env), registry
+            )
+        return self._workspace
+
+    def close(self) -> None:
+        """Stop what runs and finish writing."""
+        if self._workspace is not None:
+            self._workspace.close()
+
+    @no_var_expand
+    @line_cell_magic
+    def yiem(self, line: str, cell: str | None = None) -> None:
+        """Ask a language model: ``%yiem question``, or ``%%yiem`` with the prompt below.
+
+        ``%yiem help`` shows the commands and options.
+        """
+        if cell is None:
+            self._line(line)
+            return
+        options = parse_cell_line(line)
+        text = f"{options.text}\n{cell}" if options.text else cell
+        self.workspace.ask(
+            check_prompt(text).strip("\n"),
+            model=options.model or "",
+            show_usage=options.usage and self.show_usage,
+        )
+
+    def _line(self, line: str) -> None:
+        parsed = parse_line(line)
+        if isinstance(parsed, Question):
+            self.workspace.ask(parsed.text.strip(), show_usage=self.show_usage)
+        else:
+            self._command(parsed)
+
+    def _command(self, command: Command) -> None:
+        match command:
+            case HelpCommand():
+                self._say(help_text())
+            case ModelCommand(name=None):
+                self._say(self.workspace.models())
+            case ModelCommand(name=str() as name):
+                self._choose(name)
+            case ToolsCommand():
+                self._say(self._tools())
+            case SessionCommand():
+                self._say(self.workspace.describe_session())
+            case StopCommand():
+                self._say("stopped" if self.workspace.stop() else "nothing was running")
+            case ResetCommand():
+                self.workspace.reset()
+                self._say(
+                    "A new conversation begins with the next prompt; the file keeps the old one."
+                )
+
+    def _choose(self, name: str) -> None:
+        """Choose a model; a name that means nothing leaves the choice as it was."""
+        choice = self.workspace.choose(name)
+        self.model = name
+        self.workspace.use(None)
+        self._say(f"model: {choice.line}")
+
+    def _tools(self) -> str:
+        tools = self.workspace.registry.active()
+        if not tools:
+            return "No tools. Put @yiem.tool above a function to let the model call it."
+        return "\n".join(
+            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))})"
+            f"  {tool.description.splitlines()[0]}{'  (asks first)' if tool.asks else ''}"
+            for tool in tools.values()
+        )
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(text)  # noqa: T201 - the answer to a command

@@ -1,0 +1,74 @@
+"""A session file as an agent's journal: every entry is with the operating system before anyone acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from yiem_nb.messages import AgentMessage
+from yiem_nb.models import Model, ThinkingLevel
+from yiem_nb.session.entries import (
+    ActiveToolsChangeEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    SessionTreeEntry,
+    ThinkingLevelChangeEntry,
+)
+from yiem_nb.session.storage import JsonlSessionStorage
+
+__all__ = ["SessionJournal"]
+
+T = TypeVar("T")
+
+
+class SessionJournal:
+    """Appends to a session from a coroutine.
+
+    One writer thread does the work, so that a slow disk holds up this conversation and nothing else.
+    The interpreter waits for it when it ends.
+    """
+
+    def __init__(self, storage: JsonlSessionStorage) -> None:
+        self.storage = storage
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="yiem-writer")
+
+    async def message(
+        self, message: AgentMessage, *, cell_id: str | None = None, request_hash: str | None = None
+    ) -> None:
+        """Append a message; `cell_id` names a prompt's cell, `request_hash` what was answered."""
+        await self._append(
+            MessageEntry(message=message, cell_id=cell_id, request_hash=request_hash)
+        )
+
+    async def model(self, model: Model) -> None:
+        """Append a change of the model."""
+        await self._append(ModelChangeEntry(provider=model.provider, model_id=model.id))
+
+    async def thinking_level(self, level: ThinkingLevel) -> None:
+        """Append a change of the thinking level."""
+        await self._append(ThinkingLevelChangeEntry(thinking_level=level))
+
+    async def tools(self, names: Sequence[str]) -> None:
+        """Append a change of the active tools."""
+        await self._append(ActiveToolsChangeEntry(active_tool_names=tuple(names)))
+
+    async def new_root(self) -> None:
+        """Let the next message start a tree of its own."""
+        await self._run(lambda: self.storage.set_leaf_id(None))
+
+    async def settle(self) -> None:
+        """Make what was appended survive a power cut."""
+        await self._run(self.storage.sync)
+
+    def close(self) -> None:
+        """Finish writing and let go of the file."""
+        self._writer.shutdown()
+        self.storage.close()
+
+    async def _append(self, entry: SessionTreeEntry) -> None:
+        await self._run(lambda: self.storage.append_entry(entry))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
