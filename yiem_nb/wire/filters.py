@@ -169,8 +169,9 @@ class CallRecovery:
                     self._builder.call(key=object(), name=name, arguments=arguments, recovered=True)
                 position = end
             else:
-                self._write(text[position : opened.end()])
-                position = opened.end() or 1
+                end = max(opened.end(), position + 1)
+                self._write(text[position:end])
+                position = end
         self._write(text[position:])
 
     def _write(self, text: str) -> None:
