@@ -17,6 +17,7 @@ from yiem_nb.wire.compat import Compat, RequestOptions
 from yiem_nb.wire.decoder import Decoder, DecoderOptions
 from yiem_nb.wire.openai_chat import OpenAiChatDecoder
 from yiem_nb.wire.openai_encode import encode
+from yiem_nb.wire.response import decode_response
 from yiem_nb.wire.schema_tools import uses_schema
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "OpenAiChatDecoder",
     "RequestOptions",
     "StreamError",
+    "decode_response",
     "decoder_class",
     "encode",
     "fold_stream",
