@@ -112,6 +112,9 @@ class Scan:
                 yield row
 
     def _rows(self, line: Line) -> Iterator[Row]:
+        if line.length > LARGE:
+            yield from self._large(line)
+            return
         try:
             head = _head.validate_json(line.data)
         except ValidationError:
@@ -133,9 +136,6 @@ class Scan:
         """Make what can be made of a line that does not begin as ours do."""
         data = line.data.removeprefix(_BOM) if line.number == 1 else line.data
         if not data.strip():
-            return
-        if line.length > LARGE:
-            yield from self._large(line)
             return
         try:
             value = load_json(data)

@@ -13,7 +13,7 @@ never returns in the second.)
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from sys import intern
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
 )
 
-__all__ = ["TRANSPARENT", "Link", "Repairs", "SessionTree"]
+__all__ = ["TRANSPARENT", "Link", "Repairs", "SessionTree", "link_of"]
 
 #: Types that add nothing a model would see.
 TRANSPARENT = frozenset(
@@ -325,8 +325,3 @@ def link_of(entry: SessionTreeEntry) -> Link:
     """Say what the tree has to know of an entry."""
     target = entry.target_id if isinstance(entry, LeafEntry) else None
     return Link(entry.type, entry.id, entry.parent_id, target)
-
-
-def entries_of(tree: SessionTree, ids: Sequence[str]) -> list[SessionTreeEntry]:
-    """Load several entries."""
-    return [tree.entry(entry_id) for entry_id in ids]
