@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from yiem_nb.errors import YiemError as YiemError
     from yiem_nb.events import AbortSignal as AbortSignal
     from yiem_nb.events import AgentEvent as AgentEvent
+    from yiem_nb.magics import ask as ask
     from yiem_nb.magics import load_ipython_extension as load_ipython_extension
+    from yiem_nb.magics import prompt as prompt
     from yiem_nb.magics import unload_ipython_extension as unload_ipython_extension
     from yiem_nb.magics import use as use
     from yiem_nb.messages import AgentToolResult as AgentToolResult
@@ -50,7 +52,7 @@ _ROOMS = {
     "agent": ("Agent", "AgentOptions"),
     "errors": ("ErrorCode", "YiemError"),
     "events": ("AbortSignal", "AgentEvent"),
-    "magics": ("load_ipython_extension", "unload_ipython_extension", "use"),
+    "magics": ("ask", "load_ipython_extension", "prompt", "unload_ipython_extension", "use"),
     "messages": (
         "AgentToolResult",
         "AssistantMessage",

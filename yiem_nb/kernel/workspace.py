@@ -25,7 +25,7 @@ from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
 from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.prompt import SYSTEM_PROMPT_VERSION, system_prompt
+from yiem_nb.instructions import SYSTEM_PROMPT_VERSION, system_prompt
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
 from yiem_nb.render.text import visible

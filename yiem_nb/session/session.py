@@ -1,0 +1,248 @@
+"""What people do with a session: go back, branch, name, hide, compare, fork.
+
+Each of these appends entries, so all of it survives a restart, and none of it removes anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from yiem_nb.errors import ErrorCode, SessionError
+from yiem_nb.messages import AgentToolCall, AssistantMessage, MessageContent, UserMessage
+from yiem_nb.session.context import SessionContext, build_context
+from yiem_nb.session.entries import (
+    BranchSummaryEntry,
+    ContextEditEntry,
+    CustomMessageEntry,
+    LabelEntry,
+    MessageEntry,
+    Replacement,
+    SessionInfoEntry,
+    SessionTreeEntry,
+)
+from yiem_nb.session.place import How, Places, Plan, plan_place, stale_cells
+from yiem_nb.session.storage import JsonlSessionStorage, SessionOptions
+from yiem_nb.session.tree import SessionTree
+
+__all__ = ["Comparison", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two branches: what they share, and what each has alone, oldest first."""
+
+    ancestor: str | None
+    left: tuple[SessionTreeEntry, ...]
+    right: tuple[SessionTreeEntry, ...]
+
+
+class Session:
+    """One conversation tree and the file it is kept in.
+
+    Parameters
+    ----------
+    storage
+        The file, open.
+    """
+
+    def __init__(self, storage: JsonlSessionStorage) -> None:
+        self.storage = storage
+        self._places = Places(storage.tree)
+
+    # --- What is so --------------------------------------------------------------------
+
+    @property
+    def tree(self) -> SessionTree:
+        """All entries."""
+        return self.storage.tree
+
+    @property
+    def leaf(self) -> str | None:
+        """Where the conversation goes on."""
+        return self.storage.get_leaf_id()
+
+    @property
+    def places(self) -> Places:
+        """Which cell asked what, up to date."""
+        if self._places.tree is not self.storage.tree:
+            self._places = Places(self.storage.tree)
+        self._places.update()
+        return self._places
+
+    def context(self, leaf: str | None = None) -> SessionContext:
+        """Return what a model sees at the leaf, or at another entry."""
+        return build_context(self.tree, self.leaf if leaf is None else leaf)
+
+    def exchange(self, entry_id: str) -> list[str]:
+        """List the messages of the turn an entry belongs to, on the path to the leaf or to it."""
+        path = self.tree.path(self.leaf)
+        if self._known(entry_id) not in path:
+            path = self.tree.path(self.tree.newest_leaf(entry_id))
+        at = path.index(entry_id)
+        while at > 0 and not self._is_prompt(path[at]):
+            at -= 1
+        turn = [path[at]]
+        for follower in path[at + 1 :]:
+            if self._is_prompt(follower):
+                break
+            turn.append(follower)
+        return [one for one in turn if self.tree.type(one) in {"message", "custom_message"}]
+
+    def compare(self, left: str, right: str) -> Comparison:
+        """Say in what two branches differ."""
+        ancestor = self.tree.common_ancestor(self._known(left), self._known(right))
+        shared = len(self.tree.path(ancestor))
+        sides = [
+            tuple(self.tree.entry(entry_id) for entry_id in self.tree.path(leaf)[shared:])
+            for leaf in (left, right)
+        ]
+        return Comparison(ancestor, *sides)
+
+    # --- Going elsewhere ---------------------------------------------------------------
+
+    def move_to(self, entry_id: str | None, *, summary: str | None = None) -> None:
+        """Go on from another entry; `summary` tells the new branch what happened on the old one."""
+        before = self.leaf
+        self.storage.set_leaf_id(entry_id)
+        if summary:
+            self.storage.append_entry(BranchSummaryEntry(from_id=before or "root", summary=summary))
+
+    def rewind(self, prompt_id: str) -> UserMessage:
+        """Go back to before a prompt and return it, so that it can be said differently."""
+        entry = self.tree.entry(self._known(prompt_id))
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if not isinstance(message, UserMessage):
+            raise SessionError(
+                f"Entry {prompt_id!r} is no prompt.",
+                hint="Branch from it with move_to().",
+                code=ErrorCode.SESSION_ENTRY,
+            )
+        self.move_to(self.tree.parent(prompt_id))
+        return message
+
+    def choose(self, version: str) -> None:
+        """Make another version of a cell's exchange the current one."""
+        self._known(version)
+        self.move_to(self.places.newest_leaf(version))
+
+    def plan(self, order: Sequence[str], cell_id: str | None, *, how: How = "place") -> Plan:
+        """Decide where a cell's prompt goes; nothing changes yet."""
+        return plan_place(self.tree, self.leaf, order, cell_id, how=how, places=self.places)
+
+    def apply(self, plan: Plan) -> None:
+        """Go where a plan says and append what it carries; the prompt comes next."""
+        self.storage.set_leaf_id(plan.parent)
+        if plan.entries:
+            self.storage.append_entries(plan.entries)
+
+    def stale(self, order: Sequence[str]) -> list[str]:
+        """List the cells that were answered on another version of what is above them."""
+        return stale_cells(self.tree, self.leaf, order, places=self.places)
+
+    # --- Names and edits ---------------------------------------------------------------
+
+    def label(self, entry_id: str, text: str | None) -> None:
+        """Label an entry, or take its label off."""
+        self.storage.append_entry(LabelEntry(target_id=self._known(entry_id), label=text or None))
+
+    def rename(self, name: str | None) -> None:
+        """Name the session; a name is one line."""
+        flat = " ".join((name or "").split())
+        self.storage.append_entry(SessionInfoEntry(name=flat))
+
+    def hide(self, entry_id: str) -> list[str]:
+        """Hide the whole turn of an entry from the model; return what was hidden.
+
+        A call and its result are hidden together: providers refuse one without the other.
+        """
+        turn = self.exchange(entry_id)
+        self.storage.append_entries(ContextEditEntry(target_id=one) for one in turn)
+        return turn
+
+    def show(self, entry_id: str) -> list[str]:
+        """Take back every edit of an entry's turn; return what is as it was."""
+        turn = self.exchange(entry_id)
+        edits = [
+            ContextEditEntry(target_id=one, replacement=Replacement(content=content))
+            for one in turn
+            if (content := _content(self.tree.entry(one))) is not None
+        ]
+        self.storage.append_entries(edits)
+        return turn
+
+    def edit(self, entry_id: str, text: str) -> None:
+        """Let the model see other words in a message; its tool calls stay."""
+        entry = self.tree.entry(self._known(entry_id))
+        content = _content(entry)
+        if content is None:
+            raise SessionError(
+                f"Entry {entry_id!r} is no message.", code=ErrorCode.SESSION_ENTRY
+            )
+        calls = [block for block in content if isinstance(block, AgentToolCall)]
+        words = [{"type": "text", "text": text}] if text else []
+        replacement = Replacement.model_validate({"content": [*words, *calls]})
+        self.storage.append_entry(
+            ContextEditEntry(target_id=entry_id, replacement=replacement)
+        )
+
+    # --- Another file ------------------------------------------------------------------
+
+    def fork(
+        self, path: str | os.PathLike[str] | None = None, leaf: str | None = None
+    ) -> Session:
+        """Write the path to the leaf, or to another entry, as a session of its own.
+
+        Lines are copied byte for byte. The new file names the old one as its parent; without a
+        `path` it lies beside it.
+
+        Raises
+        ------
+        SessionError
+            There is a file at `path`, or it cannot be written.
+        """
+        end = self.leaf if leaf is None else self._known(leaf)
+        ids = self.tree.path(end)
+        where = Path(path) if path is not None else free_name(self.storage.path)
+        options = SessionOptions(
+            where,
+            cwd=self.storage.get_metadata().cwd,
+            metadata=self.storage.get_metadata().metadata,
+            parent_session=str(self.storage.path),
+        )
+        forked = Session(self.storage.copy(options, ids))
+        self._take_names(forked, set(ids))
+        return forked
+
+    def _take_names(self, forked: Session, ids: set[str]) -> None:
+        """Set the labels and the name that lie on other branches but speak of this one."""
+        end = forked.leaf
+        known = forked.tree.labels()
+        for target, label in self.tree.labels().items():
+            if target in ids and known.get(target) != label:
+                forked.label(target, label)
+        if self.tree.name and forked.tree.name != self.tree.name:
+            forked.rename(self.tree.name)
+        del end
+
+    def _known(self, entry_id: str) -> str:
+        if entry_id not in self.tree:
+            raise SessionError(
+                f"There is no entry {entry_id!r} in this session.", code=ErrorCode.SESSION_ENTRY
+            )
+        return entry_id
+
+    def _is_prompt(self, entry_id: str) -> bool:
+        if self.tree.type(entry_id) != "message":
+            return False
+        entry = self.tree.entry(entry_id)
+        return isinstance(entry, MessageEntry) and entry.message.role == "user"
+
+
+def _content(entry: SessionTreeEntry) -> tuple[MessageContent, ...] | None:
+    if isinstance(entry, CustomMessageEntry):
+        return entry.content
+    spoken = entry.spoken if isinstance(entry, MessageEntry) else None
+    return None if spoken is None else spoken.content
