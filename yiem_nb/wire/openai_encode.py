@@ -1,32 +1,29 @@
 """Messages and tools → a chat-completions request (pure; SP-011 … SP-016).
 
 The ``encode_*`` functions do literally what the specification says. `encode` builds a request from
-them and then bends it to what servers accept: plain strings where there is only text, every call
-answered, images where they are allowed.
+them and then bends it to what servers accept, as the model's `Compat` says.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from yiem_nb.messages import (
     AgentMessage,
-    AgentToolCall,
     AssistantMessage,
     ImageContent,
     MessageContent,
     ReasoningContent,
-    StopReason,
     TextContent,
     ToolResultMessage,
     UserMessage,
 )
-from yiem_nb.models import Model
+from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions
+from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level
+from yiem_nb.wire.history import prepared, sendable, short_id
 from yiem_nb.wire.schema_tools import add_schema, call_as_text, uses_schema
 
 __all__ = [
@@ -39,8 +36,6 @@ __all__ = [
     "encode_user",
 ]
 
-NO_RESULT = "No result: the run was stopped before the tool finished."
-NO_IMAGE = "[an image was left out: this model takes text only]"
 MAX_CALL_ID = 40
 
 
@@ -126,150 +121,112 @@ def encode(
     options = options or RequestOptions()
     compat = Compat.of(model.compat)
     offered = dict(tools or {}) if compat.tools_mode != "none" else {}
-    emulated = compat.tools_mode == "json_schema"
     body: dict[str, Any] = {
         "model": model.id,
-        "messages": _Conversation(model, compat, emulated=emulated).encode(system_prompt, messages),
+        "messages": _Conversation(model, compat).encode(system_prompt, messages),
         "stream": True,
     }
     if compat.usage_in_stream:
         body["stream_options"] = {"include_usage": True}
-    if options.max_tokens is not None:
-        body[compat.max_tokens_field] = options.max_tokens
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if model.reasoning and compat.reasoning_effort and options.thinking_level != "off":
-        body["reasoning_effort"] = options.thinking_level
+    body.update(_settings(model, compat, options))
     if uses_schema(messages, offered, compat):
         add_schema(body, offered.values())
-    elif offered and not emulated:
+    elif offered and compat.tools_mode == "native":
         body["tools"] = [encode_tool(tool) for tool in offered.values()]
+        if options.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(options.tool_choice)
     body.update(compat.extra_body)
     return body
 
 
-class _Conversation:
-    """Encodes a history: each call answered, nothing empty, nothing a server refuses."""
+def _settings(model: Model, compat: Compat, options: RequestOptions) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    if options.max_tokens is not None:
+        settings[compat.max_tokens_field] = options.max_tokens
+    if options.temperature is not None:
+        settings["temperature"] = options.temperature
+    if model.reasoning and compat.reasoning_effort and options.thinking_level != ThinkingLevel.OFF:
+        settings["reasoning_effort"] = nearest_level(options.thinking_level, compat.efforts)
+    return settings
 
-    def __init__(self, model: Model, compat: Compat, *, emulated: bool) -> None:
+
+def _tool_choice(choice: str) -> Any:
+    if choice in ("auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+class _Conversation:
+    """Encodes a history: plain strings where there is only text, images where they are allowed."""
+
+    def __init__(self, model: Model, compat: Compat) -> None:
         self._model = model
         self._compat = compat
-        self._emulated = emulated
-        self._takes_images = "image" in model.input
         self._out: list[dict[str, Any]] = []
-        # Calls that still want a result, by their id, with the id that was sent.
-        self._open: dict[str, str] = {}
         # Images of results, which go into one user message behind the batch.
         self._images: list[dict[str, Any]] = []
 
     def encode(self, system_prompt: str, messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
         if system_prompt:
-            self._out.append({"role": self._compat.system_role, "content": system_prompt})
-        for message in messages:
+            content = sendable(system_prompt)
+            self._out.append({"role": self._compat.system_role, "content": content})
+        for message in prepared(messages, self._model, call_id=short_id(MAX_CALL_ID)):
             if isinstance(message, ToolResultMessage):
                 self._result(message)
                 continue
-            self._close_batch()
+            self._show_images()
             if isinstance(message, AssistantMessage):
-                self._answer(message)
+                self._out.append(self._answer(message))
             else:
-                self._said(message)
-        self._close_batch()
+                self._out.append({"role": "user", "content": _parts(message.content)})
+        self._show_images()
         return self._out
 
-    def _said(self, message: UserMessage) -> None:
-        content = self._parts(message.content)
-        if content:
-            self._out.append({"role": "user", "content": content})
-
-    def _answer(self, message: AssistantMessage) -> None:
-        """Encode an answer; of one that failed or was stopped its text alone.
-
-        Its calls were not run, or not all, and their arguments may be cut.
-        """
-        failed = message.stop_reason in (StopReason.ERROR, StopReason.ABORTED)
-        calls = () if failed else tuple(call for call in message.tool_calls if call.name)
-        text = "".join(b.text for b in message.content if isinstance(b, TextContent))
-        if not text and not calls:
-            return
-        if self._emulated:
+    def _answer(self, message: AssistantMessage) -> dict[str, Any]:
+        text = "".join(block.text for block in message.content if isinstance(block, TextContent))
+        if self._compat.tools_mode != "native":
             said = [text] if text else []
-            said += [call_as_text(call) for call in calls]
-            self._out.append({"role": "assistant", "content": "\n".join(said)})
-            self._open.update({call.id: call.name for call in calls})
-            return
-        encoded: dict[str, Any] = {"role": "assistant", "content": text}
-        if calls:
-            encoded["tool_calls"] = [self._call(call) for call in calls]
-            if not text and self._compat.null_content:
-                encoded["content"] = None
+            said += [call_as_text(call) for call in message.tool_calls]
+            return {"role": "assistant", "content": "\n".join(said)}
+        encoded = encode_assistant(message) | {"content": text}
+        if message.tool_calls and not text and self._compat.null_content:
+            encoded["content"] = None
         self._echo_reasoning(message, encoded)
-        self._out.append(encoded)
-
-    def _call(self, call: AgentToolCall) -> dict[str, Any]:
-        sent = _call_id(call.id)
-        self._open[call.id] = sent
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
-        function = {"name": call.name, "arguments": arguments}
-        return {"id": sent, "type": "function", "function": function}
+        return encoded
 
     def _echo_reasoning(self, message: AssistantMessage, encoded: dict[str, Any]) -> None:
-        """Send thoughts back only to the model that had them, in the field they came in."""
-        mine = (message.provider, message.model) == (self._model.provider, self._model.id)
-        if not (self._compat.echo_reasoning and mine):
-            return
-        for block in message.content:
+        """Send thoughts back in the field they came in; those of other models are gone by now."""
+        required = self._compat.required_reasoning_field
+        if required:
+            encoded[required] = ""
+        for block in message.content if self._compat.echo_reasoning else ():
             if isinstance(block, ReasoningContent) and block.field not in (None, "content"):
                 field = str(block.field)
                 encoded[field] = encoded.get(field, "") + block.text
 
     def _result(self, message: ToolResultMessage) -> None:
-        sent = self._open.pop(message.tool_call_id, None)
-        if sent is None:
-            return  # its call was not sent: a result without a call is refused everywhere
         parts = encode_content(message.content)
         images = [part for part in parts if part["type"] == "image_url"]
+        self._images += images
         text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-        if images and not self._takes_images:
-            text = f"{text}\n{NO_IMAGE}".strip()
-        elif images:
-            self._images.extend(images)
-            text = text or "(see the image below)"
-        self._answer_call(sent, text or "(no output)", message.is_error)
+        text = text or "(see the image below)"
+        if self._compat.tools_mode == "native":
+            self._out.append(encode_tool_result(message) | {"content": text})
+            return
+        what = "It failed" if message.is_error else "It returned"
+        content = f"{what}: {text}\nAnswer my question with this."
+        self._out.append({"role": "user", "content": content})
 
-    def _answer_call(self, sent: str, text: str, is_error: bool) -> None:
-        if self._emulated:
-            what = "It failed" if is_error else "It returned"
-            content = f"{what}: {text}\nAnswer my question with this."
-            self._out.append({"role": "user", "content": content})
-        else:
-            self._out.append({"role": "tool", "tool_call_id": sent, "content": text})
-
-    def _close_batch(self) -> None:
-        """Answer the calls that have no result, then add the images of those that have one."""
-        for sent in self._open.values():
-            self._answer_call(sent, NO_RESULT, is_error=True)
-        self._open.clear()
+    def _show_images(self) -> None:
         if self._images:
             note = {"type": "text", "text": "Images returned by the tools above:"}
             self._out.append({"role": "user", "content": [note, *self._images]})
             self._images = []
 
-    def _parts(self, content: Iterable[MessageContent]) -> Any:
-        """Encode content as plain text where it is text alone; many servers take nothing else."""
-        parts = [part for part in encode_content(content) if part.get("text") != ""]
-        if not self._takes_images:
-            parts = [
-                part if part["type"] == "text" else {"type": "text", "text": NO_IMAGE}
-                for part in parts
-            ]
-        if all(part["type"] == "text" for part in parts):
-            return "\n\n".join(part["text"] for part in parts)
-        return parts
 
-
-def _call_id(call_id: str) -> str:
-    """Shorten an id that a server would refuse, the same way for call and result."""
-    if len(call_id) <= MAX_CALL_ID:
-        return call_id
-    return f"{call_id[:31]}_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}"
+def _parts(content: Iterable[MessageContent]) -> Any:
+    """Encode content as plain text where it is text alone; many servers take nothing else."""
+    parts = encode_content(content)
+    if all(part["type"] == "text" for part in parts):
+        return "\n\n".join(part["text"] for part in parts)
+    return parts
