@@ -23,6 +23,7 @@ from yiem_nb.session.entries import (
 )
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.place import Places, Plan, plan_place, stale_cells
+from yiem_nb.session.session import Comparison, Session
 from yiem_nb.session.stats import SessionStats
 from yiem_nb.session.storage import JsonlSessionStorage, SessionMetadata, SessionOptions
 from yiem_nb.session.tree import SessionTree
@@ -31,6 +32,7 @@ __all__ = [
     "ActiveToolsChangeEntry",
     "BranchSummaryEntry",
     "CompactionEntry",
+    "Comparison",
     "ContextEditEntry",
     "CustomEntry",
     "CustomMessageEntry",
@@ -43,6 +45,7 @@ __all__ = [
     "Places",
     "Plan",
     "Replacement",
+    "Session",
     "SessionContext",
     "SessionHeader",
     "SessionInfoEntry",

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from yiem_nb.session.files import Files, locked, write_all
 
-__all__ = ["LineLog"]
+__all__ = ["LineLog", "free_name"]
 
 _DENIED = {errno.EACCES, errno.EROFS, errno.EPERM}
 _CHUNK = 1024 * 1024
+_SUFFIX = ".yiem.jsonl"
 
 
 class LineLog:
@@ -153,12 +154,7 @@ class LineLog:
                 self.path = name
 
     def _restore(self, fd: int, size: int, *, taken: bool) -> int:
-        path = self.path
-        number = 2
-        while taken or os.path.lexists(path):
-            path = beside(self.path, number)
-            number += 1
-            taken = False
+        path = free_name(self.path) if taken else self.path
         new = self._files.open(str(path), write=True, create=True)
         offset = 0
         while offset < size:
@@ -181,5 +177,13 @@ class LineLog:
 
 def beside(path: Path, number: int) -> Path:
     """Name a file beside another: ``NAME.2.yiem.jsonl`` beside ``NAME.yiem.jsonl``."""
-    stem, dot, suffix = path.name.partition(".")
-    return path.with_name(f"{stem}.{number}{dot}{suffix}")
+    suffix = _SUFFIX if path.name.endswith(_SUFFIX) else path.suffix
+    return path.with_name(f"{path.name.removesuffix(suffix)}.{number}{suffix}")
+
+
+def free_name(path: Path) -> Path:
+    """Name the first file beside another that is not there yet."""
+    number = 2
+    while os.path.lexists(beside(path, number)):
+        number += 1
+    return beside(path, number)

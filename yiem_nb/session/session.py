@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yiem_nb.errors import ErrorCode, SessionError
-from yiem_nb.messages import AgentToolCall, AssistantMessage, MessageContent, UserMessage
+from yiem_nb.messages import AgentToolCall, MessageContent, UserMessage
 from yiem_nb.session.context import SessionContext, build_context
 from yiem_nb.session.entries import (
     BranchSummaryEntry,
@@ -23,6 +23,7 @@ from yiem_nb.session.entries import (
     SessionInfoEntry,
     SessionTreeEntry,
 )
+from yiem_nb.session.log import free_name
 from yiem_nb.session.place import How, Places, Plan, plan_place, stale_cells
 from yiem_nb.session.storage import JsonlSessionStorage, SessionOptions
 from yiem_nb.session.tree import SessionTree
@@ -178,21 +179,15 @@ class Session:
         entry = self.tree.entry(self._known(entry_id))
         content = _content(entry)
         if content is None:
-            raise SessionError(
-                f"Entry {entry_id!r} is no message.", code=ErrorCode.SESSION_ENTRY
-            )
+            raise SessionError(f"Entry {entry_id!r} is no message.", code=ErrorCode.SESSION_ENTRY)
         calls = [block for block in content if isinstance(block, AgentToolCall)]
         words = [{"type": "text", "text": text}] if text else []
         replacement = Replacement.model_validate({"content": [*words, *calls]})
-        self.storage.append_entry(
-            ContextEditEntry(target_id=entry_id, replacement=replacement)
-        )
+        self.storage.append_entry(ContextEditEntry(target_id=entry_id, replacement=replacement))
 
     # --- Another file ------------------------------------------------------------------
 
-    def fork(
-        self, path: str | os.PathLike[str] | None = None, leaf: str | None = None
-    ) -> Session:
+    def fork(self, path: str | os.PathLike[str] | None = None, leaf: str | None = None) -> Session:
         """Write the path to the leaf, or to another entry, as a session of its own.
 
         Lines are copied byte for byte. The new file names the old one as its parent; without a
@@ -213,19 +208,14 @@ class Session:
             parent_session=str(self.storage.path),
         )
         forked = Session(self.storage.copy(options, ids))
-        self._take_names(forked, set(ids))
-        return forked
-
-    def _take_names(self, forked: Session, ids: set[str]) -> None:
-        """Set the labels and the name that lie on other branches but speak of this one."""
-        end = forked.leaf
-        known = forked.tree.labels()
-        for target, label in self.tree.labels().items():
-            if target in ids and known.get(target) != label:
-                forked.label(target, label)
-        if self.tree.name and forked.tree.name != self.tree.name:
+        # Labels and the name may lie on other branches and still speak of this one.
+        labels, known = self.tree.labels(), forked.tree.labels()
+        for entry_id in ids:
+            if labels.get(entry_id) != known.get(entry_id):
+                forked.label(entry_id, labels.get(entry_id))
+        if self.tree.name != forked.tree.name:
             forked.rename(self.tree.name)
-        del end
+        return forked
 
     def _known(self, entry_id: str) -> str:
         if entry_id not in self.tree:

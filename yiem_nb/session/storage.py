@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -23,7 +22,6 @@ from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.models import Limits
 from yiem_nb.session.entries import (
     FORMAT_VERSION,
-    CompactionEntry,
     LeafEntry,
     SessionHeader,
     SessionTreeEntry,
@@ -33,12 +31,13 @@ from yiem_nb.session.entries import (
     timestamp_now,
 )
 from yiem_nb.session.files import Files, OsFiles, check_regular, reason_of
+from yiem_nb.session.index import Prepared, SessionIndex
 from yiem_nb.session.limits import TokenBucket
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.log import LineLog
-from yiem_nb.session.recovery import Row, Scan, notices_of, read_lines
-from yiem_nb.session.stats import COUNTED_TYPES, SessionStats
-from yiem_nb.session.tree import Link, SessionTree, link_of
+from yiem_nb.session.recovery import notices_of
+from yiem_nb.session.stats import SessionStats
+from yiem_nb.session.tree import SessionTree
 
 __all__ = ["Durability", "JsonlSessionStorage", "SessionMetadata", "SessionOptions"]
 
@@ -70,14 +69,6 @@ class SessionMetadata:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A line that is not on disk yet; the header has no position."""
-
-    position: int | None
-    line: bytes
-
-
 class JsonlSessionStorage:
     """One session file, read by index and appended to from any thread (SPEC-4.2).
 
@@ -87,8 +78,6 @@ class JsonlSessionStorage:
 
     Attributes
     ----------
-    notices
-        What had to be recovered, a sentence each.
     read_only
         Why nothing may be appended, or ``None``.
     problem
@@ -97,33 +86,24 @@ class JsonlSessionStorage:
 
     def __init__(
         self,
-        path: Path,
+        options: SessionOptions,
         *,
         durability: Durability = "turn",
         limits: Limits | None = None,
         files: Files | None = None,
     ) -> None:
         limits = limits if limits is not None else Limits()
-        self.notices: list[str] = []
+        files = files if files is not None else OsFiles()
         self.read_only: str | None = None
         self.problem: str | None = None
+        self._how: dict[str, Any] = {"durability": durability, "limits": limits, "files": files}
         self._durability = durability
         self._reads = TokenBucket(limits.reads_per_second)
         self._writes = TokenBucket(limits.writes_per_second)
         self._lock = threading.RLock()
         self._pid = os.getpid()
-        self._log = LineLog(path, files if files is not None else OsFiles())
-        self._scan = Scan()
-        self._header = _new_header(SessionOptions(path))
-        #: Where each entry's line is, by its place in file order.
-        self._offsets = array("q")
-        self._lengths = array("q")
-        #: The lines that are not on disk, by place in file order, and the queue they wait in.
-        self._held: dict[int, bytes] = {}
-        self._waiting: list[_Waiting] = []
-        self._stats = SessionStats()
-        self._counted = 0
-        self._tree = SessionTree(self._load)
+        self._log = LineLog(Path(options.path).absolute(), files)
+        self._index = SessionIndex(self._log, _new_header(options))
         self._leaf: str | None = None
 
     # --- Opening -----------------------------------------------------------------------
@@ -146,9 +126,9 @@ class JsonlSessionStorage:
         SessionError
             There is a folder, a pipe, a device or a symbolic link, or it may not be read.
         """
-        where = Path(path).absolute()
-        check_regular(str(where))
-        storage = cls(where, durability=durability, limits=limits, files=files)
+        options = SessionOptions(Path(path).absolute())
+        check_regular(str(options.path))
+        storage = cls(options, durability=durability, limits=limits, files=files)
         storage._open_existing()
         return storage
 
@@ -168,51 +148,86 @@ class JsonlSessionStorage:
         SessionError
             There is something at the path already.
         """
-        where = Path(options.path).absolute()
-        if os.path.lexists(where):
+        storage = cls(options, durability=durability, limits=limits, files=files)
+        storage._begin()
+        return storage
+
+    def copy(self, options: SessionOptions, entry_ids: Iterable[str]) -> JsonlSessionStorage:
+        """Begin a session with some of this one's entries, each line as it is where it is whole.
+
+        Where an id or a parent had to be repaired, the repaired one is written.
+
+        Raises
+        ------
+        SessionError
+            There is something at the path already.
+        """
+        with self._lock:
+            lines = [self._line_for_copy(entry_id) for entry_id in entry_ids]
+        storage = type(self)(options, **self._how)
+        storage._begin(lines)  # noqa: SLF001 - its own class
+        return storage
+
+    def _begin(self, prepared: Sequence[Prepared] = ()) -> None:
+        if os.path.lexists(self.path):
             raise SessionError(
-                f"There is a file at {where} already.",
+                f"There is a file at {self.path} already.",
                 hint="Open it, or choose another name.",
             )
-        storage = cls(where, durability=durability, limits=limits, files=files)
-        storage._header = _new_header(options)
-        storage._scan.header = storage._header
-        storage._waiting.append(_Waiting(None, dump_line(storage._header)))
-        with storage._lock:
-            storage._flush()
-        return storage
+        self._index.scan.header = self._index.header
+        self._index.add_header()
+        with self._lock:
+            self._flush(prepared)
+
+    def _line_for_copy(self, entry_id: str) -> Prepared:
+        position = self.tree.position(entry_id)
+        parent = self.tree.parent(entry_id)
+        line = self._index.line(position).removesuffix(b"\n")
+        entry = parse_line(line)
+        if (entry.id, entry.parent_id) == (entry_id, parent):
+            return entry, line + b"\n"
+        if isinstance(entry, UnknownEntry):
+            entry = UnknownEntry.model_validate(entry.model_dump(by_alias=True))
+        else:
+            entry = self._index.load(position)
+        repaired = entry.model_copy(update={"id": entry_id, "parent_id": parent})
+        return repaired, dump_line(repaired)
 
     def _open_existing(self) -> None:
         try:
             self._log.open()
-            self._read_new()
+            self._index.read_new()
         except OSError as error:
             self._log.close()
             raise SessionError(
                 f"The session {self.path} cannot be read: {reason_of(error)}.",
                 code=ErrorCode.SESSION_UNREADABLE,
             ) from None
-        self._leaf = self._tree.leaf
-        header = self._scan.header
+        self._leaf = self.tree.leaf
+        self._judge_header()
+        self._log.notices.extend(notices_of(self._index.scan, self.tree))
+
+    def _judge_header(self) -> None:
+        """Decide what may be done to a file that begins like this."""
+        header = self._index.scan.header
         if header is not None:
-            self._header = header
+            self._index.header = header
             if header.version > FORMAT_VERSION:
                 self.read_only = (
                     f"it was written by a newer program (format {header.version},"
                     f" this one knows {FORMAT_VERSION})"
                 )
         elif self._log.size == 0:
-            self._waiting.append(_Waiting(None, dump_line(self._header)))
+            self._index.add_header()
         else:
             self.read_only = "its first line is no session header"
-        self.notices = notices_of(self._scan, self._tree)
 
     def accept(self) -> None:
         """Go on with a file whose header cannot be read: a person has decided to.
 
         A file of a newer format stays read-only.
         """
-        if self._scan.header is None:
+        if self._index.scan.header is None:
             self.read_only = None
 
     def close(self) -> None:
@@ -237,16 +252,21 @@ class JsonlSessionStorage:
     @property
     def tree(self) -> SessionTree:
         """The tree; reading through it is not counted against the limits."""
-        return self._tree
+        return self._index.tree
+
+    @property
+    def notices(self) -> list[str]:
+        """What had to be recovered, and what became of the file, a sentence each."""
+        return self._log.notices
 
     @property
     def pending(self) -> int:
         """How many entries are not on disk."""
-        return sum(waiting.position is not None for waiting in self._waiting)
+        return self._index.pending
 
     def get_metadata(self) -> SessionMetadata:
         """Return what the header says."""
-        header = self._header
+        header = self._index.header
         return SessionMetadata(
             id=header.id,
             version=header.version,
@@ -261,14 +281,14 @@ class JsonlSessionStorage:
         """Return an entry, or ``None`` where there is none of that id."""
         self._reads.take()
         with self._lock:
-            return self._tree.entry(entry_id) if entry_id in self._tree else None
+            return self.tree.entry(entry_id) if entry_id in self.tree else None
 
     def find_entries(self, kind: str | type[SessionTreeEntry]) -> list[SessionTreeEntry]:
         """List all entries of a type, given by its name or its class, in file order."""
         self._reads.take()
         name = kind if isinstance(kind, str) else kind.model_fields["type"].default
         with self._lock:
-            found = [self._tree.entry(entry_id) for entry_id in self._tree.of_type(name)]
+            found = [self.tree.entry(entry_id) for entry_id in self.tree.of_type(name)]
         return found if isinstance(kind, str) else [one for one in found if isinstance(one, kind)]
 
     def get_entries(
@@ -284,8 +304,10 @@ class JsonlSessionStorage:
         self._reads.take()
         with self._lock:
             start = 0 if after is None else self._position(after) + 1
-            end = len(self._tree) if limit is None else start + max(limit, 0)
-            return [self._load(position) for position in range(start, min(end, len(self._tree)))]
+            end = len(self.tree) if limit is None else start + max(limit, 0)
+            return [
+                self._index.load(position) for position in range(start, min(end, len(self.tree)))
+            ]
 
     def get_path(self, leaf: str | None = None) -> list[SessionTreeEntry]:
         """List the entries from the root to `leaf`; to the current leaf where none is given.
@@ -299,8 +321,8 @@ class JsonlSessionStorage:
         with self._lock:
             if leaf is not None:
                 self._position(leaf)
-            path = self._tree.path(self._leaf if leaf is None else leaf)
-            return [self._tree.entry(entry_id) for entry_id in path]
+            path = self.tree.path(self._leaf if leaf is None else leaf)
+            return [self.tree.entry(entry_id) for entry_id in path]
 
     def get_leaf_id(self) -> str | None:
         """Return the entry the conversation goes on from; ``None`` before the first."""
@@ -310,41 +332,21 @@ class JsonlSessionStorage:
         """Return an entry's label, if it has one."""
         self._reads.take()
         with self._lock:
-            return self._tree.labels().get(entry_id)
+            return self.tree.labels().get(entry_id)
 
     def get_session_stats(self) -> SessionStats:
         """Return messages and tokens of the whole file."""
         self._reads.take()
         with self._lock:
-            while self._counted < len(self._tree):
-                entry_id = self._tree.id_at(self._counted)
-                if self._tree.type(entry_id) in COUNTED_TYPES:
-                    self._stats = self._stats.plus(self._load(self._counted))
-                self._counted += 1
-            return self._stats
+            return self._index.stats()
 
     def _position(self, entry_id: str) -> int:
         try:
-            return self._tree.position(entry_id)
+            return self.tree.position(entry_id)
         except KeyError:
             raise SessionError(
                 f"There is no entry {entry_id!r} in this session.", code=ErrorCode.SESSION_ENTRY
             ) from None
-
-    def _load(self, position: int) -> SessionTreeEntry:
-        """Read an entry by its place in the file; what cannot be read is unknown, not an error."""
-        entry_id = self._tree.id_at(position)
-        line = self._held.get(position)
-        try:
-            if line is None:
-                line = self._log.read(self._lengths[position], self._offsets[position])
-            entry = parse_line(line)
-        except (SessionError, OSError):
-            kind = self._tree.type(entry_id)
-            return UnknownEntry.read({"type": kind, "id": entry_id}, line or b"")
-        if isinstance(entry, CompactionEntry):
-            entry = _of_version_1(entry)
-        return entry if entry.id == entry_id else entry.model_copy(update={"id": entry_id})
 
     # --- Appending ---------------------------------------------------------------------
 
@@ -387,7 +389,7 @@ class JsonlSessionStorage:
         with self._lock:
             if entry_id is not None:
                 self._position(entry_id)
-            if entry_id != self._leaf or entry_id != self._tree.leaf:
+            if entry_id != self._leaf or entry_id != self.tree.leaf:
                 self.append_entry(LeafEntry(parent_id=entry_id, target_id=entry_id))
 
     def sync(self) -> None:
@@ -413,12 +415,12 @@ class JsonlSessionStorage:
 
     def _prepare(self, entries: Iterable[SessionTreeEntry]) -> list[tuple[SessionTreeEntry, bytes]]:
         """Fill in what was not given, serialise, and prove that it can be read back."""
-        prepared: list[tuple[SessionTreeEntry, bytes]] = []
+        prepared: list[Prepared] = []
         new: set[str] = set()
         leaf = self._leaf
 
         def known(entry_id: str) -> bool:
-            return entry_id in new or entry_id in self._tree
+            return entry_id in new or entry_id in self.tree
 
         for given in entries:
             entry = self._complete(given, leaf, known)
@@ -454,85 +456,28 @@ class JsonlSessionStorage:
     # --- Between memory and disk -------------------------------------------------------
 
     def _retry(self) -> None:
-        if self._waiting and self.read_only is None and os.getpid() == self._pid:
+        if self._index.waits and self.read_only is None and os.getpid() == self._pid:
             self._flush()
 
-    def _flush(self, prepared: Sequence[tuple[SessionTreeEntry, bytes]] = ()) -> None:
+    def _flush(self, prepared: Sequence[Prepared] = ()) -> None:
         """Write all that waits and then `prepared`; keep in memory what cannot be written."""
+        last = prepared[-1][0] if prepared else None
         error: OSError | None
         try:
             with self._log.exclusive():
-                if self._log.grown():
-                    self._read_new()
-                self._enqueue(prepared)
+                self._index.read_new()
+                self._index.add(prepared)
                 prepared = ()
-                error = self._write_waiting()
+                error = self._index.write_waiting()
         except OSError as caught:
             error = caught
         # Still here only if the file could not be reached at all.
-        self._enqueue(prepared)
+        self._index.add(prepared)
+        if last is not None:
+            self._leaf = last.target_id if isinstance(last, LeafEntry) else last.id
         self._say(error)
-        if self._durability == "always" and not self._waiting:
+        if self._durability == "always" and not self._index.waits:
             self._sync()
-
-    def _enqueue(self, prepared: Sequence[tuple[SessionTreeEntry, bytes]]) -> None:
-        for entry, line in prepared:
-            position = len(self._tree)
-            self._held[position] = line
-            self._waiting.append(_Waiting(position, line))
-            self._offsets.append(0)
-            self._lengths.append(len(line) - 1)
-            self._tree.extend([link_of(entry)])
-            self._leaf = self._tree.leaf
-
-    def _write_waiting(self) -> OSError | None:
-        offsets, error = self._log.append([waiting.line for waiting in self._waiting])
-        for waiting, offset in zip(self._waiting, offsets, strict=False):
-            if waiting.position is not None:
-                self._offsets[waiting.position] = offset
-                del self._held[waiting.position]
-        del self._waiting[: len(offsets)]
-        self._scan.number += len(offsets)
-        return error
-
-    def _read_new(self) -> None:
-        """Take in what the file holds beyond what is known: all of it, or what others wrote."""
-        unsaved = self._forget() if self._log.grown() < 0 else []
-        lines = read_lines(self._log.read, self._log.size, self._scan.number)
-        self._tree.extend(self._indexed(self._scan.read(lines)))
-        self._log.size += self._log.grown()
-        self._log.ended = self._scan.ended
-        self._enqueue([(parse_line(line), line) for line in unsaved])
-
-    def _forget(self) -> list[bytes]:
-        """Start over with a file that another program has shortened; return what is not saved."""
-        self.notices.append("the session file was shortened by another program; read again")
-        unsaved = [waiting.line for waiting in self._waiting if waiting.position is not None]
-        self._held.clear()
-        self._waiting.clear()
-        self._offsets, self._lengths = array("q"), array("q")
-        self._stats, self._counted = SessionStats(), 0
-        self._tree, self._scan = SessionTree(self._load), Scan()
-        self._log.size, self._log.ended = 0, True
-        if self._log.grown() == 0:
-            self._waiting.append(_Waiting(None, dump_line(self._header)))
-        return unsaved
-
-    def _indexed(self, rows: Iterator[Row]) -> Iterator[Link]:
-        for row in rows:
-            if row.link.id not in self._tree or not self._repeated(row):
-                self._offsets.append(row.offset)
-                self._lengths.append(row.length)
-                yield row.link
-
-    def _repeated(self, row: Row) -> bool:
-        """Tell whether an entry is there already, byte for byte, as a merge by union leaves it."""
-        line = self._log.read(row.length, row.offset)
-        for position in self._tree.bearers(row.link.id):
-            same_length = position not in self._held and self._lengths[position] == row.length
-            if same_length and self._log.read(row.length, self._offsets[position]) == line:
-                return True
-        return False
 
     def _sync(self) -> None:
         try:
@@ -556,11 +501,3 @@ def _new_header(options: SessionOptions) -> SessionHeader:
         parent_session=options.parent_session,
         metadata=options.metadata,
     )
-
-
-def _of_version_1(entry: CompactionEntry) -> CompactionEntry:
-    """Name the first kept entry of pi's first version, which counted lines, by its line."""
-    index = (entry.model_extra or {}).get("firstKeptEntryIndex")
-    if entry.first_kept_entry_id or not isinstance(index, int):
-        return entry
-    return entry.model_copy(update={"first_kept_entry_id": f"{index + 1:08x}"})
