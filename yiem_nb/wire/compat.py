@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from yiem_nb.errors import ErrorCode, ProviderError
+from yiem_nb.models import ThinkingLevel
 
 __all__ = ["Compat", "RequestOptions"]
+
+
+Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +33,12 @@ class Compat:
         Whether ``stream_options.include_usage`` may be sent.
     reasoning_effort
         Whether ``reasoning_effort`` may be sent for a model that reasons.
+    efforts
+        The efforts the server knows; a thinking level between two of them is the lower one.
     echo_reasoning
         Send the model's own thoughts back in the field they came in (DeepSeek, llama.cpp).
+    required_reasoning_field
+        A field that every answer in the history must have, empty or not (DeepSeek).
     null_content
         Whether an answer that only calls tools has null content; ``""`` otherwise.
     tools_mode
@@ -48,7 +58,9 @@ class Compat:
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     usage_in_stream: bool = True
     reasoning_effort: bool = True
+    efforts: tuple[Effort, ...] = ("low", "medium", "high")
     echo_reasoning: bool = False
+    required_reasoning_field: str = ""
     null_content: bool = True
     tools_mode: Literal["native", "json_schema", "none"] = "native"
     chain_calls: bool = True
@@ -63,7 +75,7 @@ class Compat:
         Raises
         ------
         ProviderError
-            A flag nobody knows; the nearest one is named.
+            A flag nobody knows, the nearest one is named; or a value it cannot have.
         """
         unknown = [name for name in flags if name not in _flag_names()]
         if unknown:
@@ -74,7 +86,16 @@ class Compat:
                 hint=known,
                 code=ErrorCode.PROVIDER_CONFIG,
             )
-        return cls(**flags)
+        try:
+            return _validator().validate_python(dict(flags))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = first["loc"][0]
+            raise ProviderError(
+                f"The compat flag {name!r} cannot be {flags[str(name)]!r}.",
+                hint=f"{first['msg']}.",
+                code=ErrorCode.PROVIDER_CONFIG,
+            ) from None
 
 
 @lru_cache(maxsize=1)
@@ -82,10 +103,36 @@ def _flag_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Compat))
 
 
+@lru_cache(maxsize=1)
+def _validator() -> TypeAdapter[Compat]:
+    return TypeAdapter(Compat)
+
+
+def nearest_level(level: str, known: Sequence[str]) -> str:
+    """Return the highest of the `known` levels that is not above `level`, else the lowest."""
+    order = [str(item) for item in ThinkingLevel]
+    ranked = sorted(known, key=order.index)
+    below = [name for name in ranked if order.index(name) <= order.index(level)]
+    return (below or ranked)[-1 if below else 0]
+
+
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What one request asks for, beside the conversation."""
+    """What one request asks for, beside the conversation.
+
+    Parameters
+    ----------
+    thinking_level
+        How hard the model may think; a server that knows fewer levels gets the nearest.
+    max_tokens
+        Longest answer; ``None`` leaves it to the server.
+    temperature
+        ``None`` leaves it to the server.
+    tool_choice
+        ``"auto"``, ``"none"``, ``"required"`` or the name of a tool.
+    """
 
     thinking_level: str = "off"
     max_tokens: int | None = None
     temperature: float | None = None
+    tool_choice: str | None = None

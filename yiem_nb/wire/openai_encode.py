@@ -24,7 +24,7 @@ from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
 from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level
 from yiem_nb.wire.history import prepared, sendable, short_id
-from yiem_nb.wire.schema_tools import add_schema, call_as_text, uses_schema
+from yiem_nb.wire.schema_tools import add_schema, in_words, uses_schema
 
 __all__ = [
     "encode",
@@ -170,6 +170,8 @@ class _Conversation:
         if system_prompt:
             content = sendable(system_prompt)
             self._out.append({"role": self._compat.system_role, "content": content})
+        if self._compat.tools_mode != "native":
+            messages = in_words(messages)
         for message in prepared(messages, self._model, call_id=short_id(MAX_CALL_ID)):
             if isinstance(message, ToolResultMessage):
                 self._result(message)
@@ -184,10 +186,6 @@ class _Conversation:
 
     def _answer(self, message: AssistantMessage) -> dict[str, Any]:
         text = "".join(block.text for block in message.content if isinstance(block, TextContent))
-        if self._compat.tools_mode != "native":
-            said = [text] if text else []
-            said += [call_as_text(call) for call in message.tool_calls]
-            return {"role": "assistant", "content": "\n".join(said)}
         encoded = encode_assistant(message) | {"content": text}
         if message.tool_calls and not text and self._compat.null_content:
             encoded["content"] = None
@@ -210,12 +208,7 @@ class _Conversation:
         self._images += images
         text = "\n".join(part["text"] for part in parts if part["type"] == "text")
         text = text or "(see the image below)"
-        if self._compat.tools_mode == "native":
-            self._out.append(encode_tool_result(message) | {"content": text})
-            return
-        what = "It failed" if message.is_error else "It returned"
-        content = f"{what}: {text}\nAnswer my question with this."
-        self._out.append({"role": "user", "content": content})
+        self._out.append(encode_tool_result(message) | {"content": text})
 
     def _show_images(self) -> None:
         if self._images:
