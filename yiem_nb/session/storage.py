@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
@@ -23,11 +22,9 @@ from yiem_nb.models import Limits
 from yiem_nb.session.entries import (
     FORMAT_VERSION,
     LeafEntry,
-    SessionHeader,
     SessionTreeEntry,
     UnknownEntry,
     new_entry_id,
-    new_session_id,
     timestamp_now,
 )
 from yiem_nb.session.files import Files, OsFiles, check_regular, reason_of
@@ -35,6 +32,7 @@ from yiem_nb.session.index import Prepared, SessionIndex
 from yiem_nb.session.limits import TokenBucket
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.log import LineLog
+from yiem_nb.session.options import SessionMetadata, SessionOptions, new_header
 from yiem_nb.session.recovery import notices_of
 from yiem_nb.session.stats import SessionStats
 from yiem_nb.session.tree import SessionTree
@@ -44,29 +42,6 @@ __all__ = ["Durability", "JsonlSessionStorage", "SessionMetadata", "SessionOptio
 #: When to wait for the disk: at `sync`, which the agent calls at the ends of turns; at each
 #: append; or never, leaving it to the operating system.
 Durability: TypeAlias = Literal["turn", "always", "os"]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """How a new session begins (SPEC-10.2)."""
-
-    path: str | os.PathLike[str]
-    cwd: str = field(default_factory=os.getcwd)
-    metadata: dict[str, Any] = field(default_factory=dict)
-    parent_session: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionMetadata:
-    """What the header says, and where the file is."""
-
-    id: str
-    version: int
-    created: str
-    cwd: str
-    path: str
-    parent_session: str | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class JsonlSessionStorage:
@@ -103,7 +78,7 @@ class JsonlSessionStorage:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._log = LineLog(Path(options.path).absolute(), files)
-        self._index = SessionIndex(self._log, _new_header(options))
+        self._index = SessionIndex(self._log, new_header(options))
         self._leaf: str | None = None
 
     # --- Opening -----------------------------------------------------------------------
@@ -491,13 +466,3 @@ class JsonlSessionStorage:
         else:
             entries = "entry" if self.pending == 1 else "entries"
             self.problem = f"not saved: {reason_of(error)} ({self.pending} {entries} pending)"
-
-
-def _new_header(options: SessionOptions) -> SessionHeader:
-    return SessionHeader(
-        id=new_session_id(),
-        timestamp=timestamp_now(),
-        cwd=options.cwd,
-        parent_session=options.parent_session,
-        metadata=options.metadata,
-    )
