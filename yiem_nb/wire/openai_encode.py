@@ -78,7 +78,7 @@ def encode_assistant(message: AssistantMessage) -> dict[str, Any]:
             "type": "function",
             "function": {
                 "name": call.name,
-                "arguments": json.dumps(call.arguments, ensure_ascii=False),
+                "arguments": sendable(json.dumps(call.arguments, ensure_ascii=False)),
             },
         }
         for call in message.tool_calls
@@ -170,6 +170,8 @@ class _Conversation:
         if system_prompt:
             content = sendable(system_prompt)
             self._out.append({"role": self._compat.system_role, "content": content})
+        if self._compat.tools_mode != "native":
+            messages = in_words(messages)
         if self._compat.tools_mode != "native":
             messages = in_words(messages)
         for message in prepared(messages, self._model, call_id=short_id(MAX_CALL_ID)):

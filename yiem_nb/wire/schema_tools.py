@@ -83,7 +83,7 @@ def in_words(messages: Sequence[AgentMessage]) -> list[AgentMessage]:
             out.append(message)
     if messages and isinstance(messages[-1], ToolResultMessage):
         _below_question(out, "Answer the question with this result, in one sentence.")
-        while isinstance(out[-1], AssistantMessage):
+        while out and isinstance(out[-1], AssistantMessage):
             del out[-1]
     return out
 
