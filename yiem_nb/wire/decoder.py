@@ -7,6 +7,7 @@ that keeps what had arrived. A dialect adds what one payload means.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -45,7 +46,7 @@ class DecoderOptions:
     schema_tools: bool = False
 
 
-class Decoder:
+class Decoder(ABC):
     """Folds one body into events and a message.
 
     Feed it chunks while they come (`feed` returns the deltas each completes), stop when `done`, and
@@ -135,9 +136,9 @@ class Decoder:
 
     # --- For dialects ------------------------------------------------------------------
 
+    @abstractmethod
     def _payload(self, event: str, payload: Mapping[str, Any]) -> None:
         """Take one payload; `event` is its SSE name, where it has one."""
-        raise NotImplementedError
 
     def _fail(self, error: StreamError) -> None:
         """End the answer with an error; the first one counts."""

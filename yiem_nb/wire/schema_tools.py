@@ -242,8 +242,7 @@ class SchemaReply:
         self._held = []
         part = _STRING_PART.match(text)
         end = part.end() if part else 0
-        if end:
-            self._builder.text(json.loads(f'"{text[:end]}"', strict=False))
+        self._builder.text(json.loads(f'"{text[:end]}"', strict=False))
         rest = text[end:]
         if rest.startswith('"'):
             self._read = self._ignore
