@@ -1,5 +1,6 @@
 """The session file: appended to, never rewritten, and opened whatever its bytes are."""
 
+import errno
 import json
 import os
 import stat
@@ -26,6 +27,7 @@ from yiem_nb.session import (
     UsageEntry,
     build_context,
 )
+from yiem_nb.session.files import OsFiles
 from yiem_nb.session.limits import TokenBucket
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
@@ -684,3 +686,161 @@ def test_a_shortened_file_is_read_again(tmp_path):
     d = storage.append_entry(said("d", parent_id=None))
     assert list(reopen(storage.path).tree) == [d.id]
     assert reopen(storage.path).get_metadata().id == storage.get_metadata().id
+
+
+# --- Trouble -------------------------------------------------------------------------------
+
+
+class Troubled(OsFiles):
+    """The real files, of which some calls fail as long as `codes` names them."""
+
+    def __init__(self, **codes):
+        self.codes = codes
+
+    def _check(self, name):
+        if name in self.codes:
+            code = getattr(errno, self.codes[name])
+            raise OSError(code, os.strerror(code))
+
+    def open(self, path, *, write, create):
+        self._check("create" if create else "open_to_write" if write else "open_to_read")
+        return super().open(path, write=write, create=create)
+
+    def read(self, fd, length, offset):
+        self._check("read")
+        return super().read(fd, length, offset)
+
+    def write(self, fd, data):
+        self._check("write")
+        return super().write(fd, data)
+
+    def sync(self, fd):
+        self._check("sync")
+        super().sync(fd)
+
+    def lock(self, fd):
+        self._check("lock")
+        super().lock(fd)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("ENOSPC", "the disk is full"),
+        ("EDQUOT", "your disk quota is used up"),
+        ("EIO", "the disk reports an error"),
+        ("EMFILE", "too many open files"),
+    ],
+)
+def test_what_cannot_be_written_waits_visibly_and_is_saved_later(tmp_path, code, reason):
+    files = Troubled()
+    storage = create(tmp_path, files=files)
+    storage.append_entry(said("a"))
+    files.codes = {"write": code}
+
+    first = storage.append_entry(said("b"))
+    assert storage.problem == f"not saved: {reason} (1 entry pending)"
+    storage.append_entry(said("c"))
+    assert storage.problem == f"not saved: {reason} (2 entries pending)"
+    assert storage.get_entry(first.id) == first
+    assert len(reopen(storage.path).tree) == 1
+
+    files.codes = {}
+    storage.append_entry(said("d"))
+    assert storage.problem is None
+    assert [entry.message.text for entry in reopen(storage.path).get_path()] == ["a", "b", "c", "d"]
+
+
+def test_a_session_that_cannot_be_created_is_kept_in_memory_until_it_can(tmp_path):
+    files = Troubled(create="EROFS")
+    storage = create(tmp_path, files=files)
+    entry = storage.append_entry(said("a"))
+    assert storage.problem == "not saved: the file system is read-only (1 entry pending)"
+    assert not storage.path.exists()
+
+    files.codes = {}
+    storage.sync()
+    assert storage.pending == 0
+    assert reopen(storage.path).get_entries() == [entry]
+
+
+def test_a_file_that_may_only_be_read_is_opened_and_written_when_it_may_be(tmp_path):
+    path = create(tmp_path).path
+    files = Troubled(open_to_write="EACCES")
+    storage = reopen(path, files=files)
+
+    entry = storage.append_entry(said("a"))
+    assert storage.problem == "not saved: writing is not permitted there (1 entry pending)"
+
+    files.codes = {}
+    storage.close()
+    assert reopen(path).get_entries() == [entry]
+
+
+def test_a_file_that_cannot_be_opened_or_read_is_refused_with_the_reason(tmp_path):
+    path = create(tmp_path).path
+
+    for trouble in [{"open_to_write": "EIO"}, {"read": "EIO"}]:
+        with pytest.raises(SessionError, match="the disk reports an error") as caught:
+            reopen(path, files=Troubled(**trouble))
+        assert caught.value.code == ErrorCode.SESSION_UNREADABLE
+
+
+def test_a_file_system_without_locks_will_do(tmp_path):
+    storage = create(tmp_path, files=Troubled(lock="ENOLCK"))
+    storage.append_entry(said("a"))
+
+    assert storage.problem is None
+    assert len(reopen(storage.path).tree) == 1
+
+
+def test_a_sync_that_fails_is_a_problem(tmp_path):
+    storage = create(tmp_path, durability="always", files=Troubled(sync="EIO"))
+    storage.append_entry(said("a"))
+
+    assert storage.problem == "not saved: the disk reports an error (0 entries pending)"
+
+
+def test_two_that_create_one_session_at_once_share_it(tmp_path):
+    files = Troubled(create="EROFS")
+    late = create(tmp_path, files=files)
+    early = create(tmp_path)
+    a = early.append_entry(said("a"))
+
+    files.codes = {}
+    b = late.append_entry(said("b"))
+
+    again = reopen(early.path)
+    assert [entry.id for entry in again.get_entries()] == [a.id, b.id]
+    assert again.get_metadata().id == early.get_metadata().id
+    assert again.notices == []
+
+
+def test_a_deleted_file_that_cannot_be_written_anew_yet_is_so_later(tmp_path):
+    files = Troubled()
+    storage = create(tmp_path, files=files)
+    a = storage.append_entry(said("a"))
+    storage.path.unlink()
+
+    files.codes = {"write": "ENOSPC"}
+    b = storage.append_entry(said("b"))
+    assert storage.pending == 1
+    assert not storage.path.exists()
+
+    files.codes = {}
+    storage.sync()
+    assert [entry.id for entry in reopen(storage.path).get_entries()] == [a.id, b.id]
+    (notice,) = storage.notices
+    assert notice.startswith("the session file was deleted; its ")
+    assert notice.endswith(" bytes are in s.yiem.jsonl")
+
+
+def test_an_id_that_no_line_can_hold_is_refused(tmp_path):
+    with pytest.raises(SessionError, match="does not survive"):
+        create(tmp_path).append_entry(said("a", id="\ud800"))
+
+
+def test_a_header_with_a_parent_is_a_header(tmp_path):
+    odd = HEADER.replace(b'"cwd"', b'"parentId":null,"cwd"')
+
+    assert reopen(written(tmp_path, odd, A)).get_metadata().id == "s"

@@ -57,6 +57,10 @@ class LineLog:
                 self._files.close(self._fd)
         self._fd = None
 
+    def __del__(self) -> None:
+        # A session that nobody closed must not hold on to its descriptor.
+        self.close()
+
     def read(self, length: int, offset: int) -> bytes:
         """Read exactly `length` bytes, or what there is of them."""
         if self._fd is None:
