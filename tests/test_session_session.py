@@ -241,9 +241,8 @@ def test_a_label_that_was_taken_off_elsewhere_is_not_on_the_fork(tmp_path):
 def test_a_version_is_chosen_and_a_plan_is_carried_out(tmp_path):
     session = new(tmp_path)
     for cell, text in [("A", "a1"), ("B", "b1"), ("A", "a2")]:
-        plan = session.plan("ABC", cell)
-        session.apply(plan)
-        ask(session, text, cell_id=plan.fields["cellId"])
+        session.apply(session.plan("ABC", cell))
+        ask(session, text, cell_id=cell)
 
     plan = session.plan("ABC", "C")
     session.apply(plan)

@@ -115,14 +115,13 @@ SessionMessage: TypeAlias = Annotated[
 class MessageEntry(SessionEntry):
     """A message of the conversation.
 
-    Ours carries `cell_id` on the prompt of a cell (`chain_of` where it is not the first of an
-    execution), `request_hash` on an answer, and `copy_of` on what was carried to another branch.
+    Ours carries `cell_id` on the prompts of a cell, `request_hash` on an answer, and `copy_of` on
+    what was carried to another branch.
     """
 
     type: Literal["message"] = "message"
     message: SessionMessage
     cell_id: str | None = None
-    chain_of: str | None = None
     request_hash: str | None = None
     copy_of: str | None = None
 

@@ -8,9 +8,9 @@ The words used here:
 place
     A cell, known by its id. Its prompts record it as ``cellId``.
 version
-    One execution of a place, known by its first prompt. Further prompts of the same execution
-    say so in ``chainOf``; a copy that was carried to another branch names its original in
-    ``copyOf`` and is the same version.
+    One execution of a place, known by its first prompt. Prompts of the same cell that follow
+    belong to it. A copy that was carried to another branch names its original in ``copyOf`` and
+    is the same version.
 segment
     A version's entries down to the next version, so also the turns from the chat panel that
     followed it. What comes before the first version is a segment too, owned by nobody.
@@ -21,8 +21,8 @@ failed
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.session.context import SessionContext, settings_of
@@ -58,8 +58,6 @@ class Plan:
     carried: tuple[str, ...] = ()
     #: The same of those that the conversation leaves behind.
     set_aside: tuple[str, ...] = ()
-    #: Fields for the prompt's own entry.
-    fields: dict[str, Any] = field(default_factory=dict)
 
     @property
     def notice(self) -> str:
@@ -132,7 +130,7 @@ class Places:
         message = entry.message
         if message.role == "user":
             self._answered[position] = False
-            if entry.cell_id and not entry.chain_of:
+            if entry.cell_id and entry.cell_id != self._cells.get(self._owners[position]):
                 self._take_version(position, entry, entry.cell_id)
         elif isinstance(message, AssistantMessage) and (
             message.content or message.stop_reason is not StopReason.ERROR
@@ -277,7 +275,6 @@ def plan_place(
     """
     places = places if places is not None else Places(tree)
     places.update()
-    fields = {"cellId": cell_id} if cell_id else {}
     known = _order(places, order, cell_id)
     parent: str | None = None
     lost: list[str] = []
@@ -298,7 +295,6 @@ def plan_place(
         entries=tuple(carried.entries),
         carried=tuple(lost),
         set_aside=tuple(version for version in left if version not in kept),
-        fields=fields,
     )
 
 
