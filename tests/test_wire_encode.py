@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.histories import PIXEL, histories
 from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.messages import (
     AgentToolCall,
     AgentToolResult,
     AssistantMessage,
-    ImageContent,
     ReasoningContent,
     StopReason,
     TextContent,
@@ -31,7 +31,6 @@ from yiem_nb.wire.openai_encode import (
     encode_user,
 )
 
-PIXEL = ImageContent("iVBORw0KGgo=", "image/png")
 URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 MODEL = Model(id="m", provider="p", api="openai-chat")
 SEEING = MODEL.model_copy(update={"input": ("text", "image")})
@@ -391,35 +390,7 @@ def test_what_only_the_calling_model_understands_is_not_sent_to_another():
 
 # --- Any history at all --------------------------------------------------------------------
 
-BLOCKS = st.lists(
-    st.builds(lambda t: TextContent.model_validate({"text": t}), st.text(max_size=3))
-    | st.just(PIXEL)
-    | st.builds(ReasoningContent, st.text(max_size=3), field=st.sampled_from([None, "reasoning"])),
-    max_size=3,
-)
-IDS = st.sampled_from(["a", "b", "functions.x:0", "y" * 50])
-CALLS = st.lists(
-    st.builds(AgentToolCall, IDS, st.sampled_from(["f", ""])), max_size=3, unique_by=lambda c: c.id
-)
-HISTORIES = st.lists(
-    st.builds(lambda blocks: UserMessage.model_validate({"content": blocks}), BLOCKS)
-    | st.builds(
-        lambda blocks, calls, reason: AssistantMessage.model_validate(
-            {"content": [*blocks, *calls], "stopReason": reason} | MINE
-        ),
-        BLOCKS,
-        CALLS,
-        st.sampled_from(list(StopReason)),
-    )
-    | st.builds(
-        lambda call_id, blocks: ToolResultMessage.model_validate(
-            {"toolCallId": call_id, "content": blocks}
-        ),
-        IDS,
-        BLOCKS,
-    ),
-    max_size=8,
-)
+HISTORIES = histories(**MINE)
 
 
 def check_openai(body):

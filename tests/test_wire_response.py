@@ -186,7 +186,7 @@ def test_10_a_missing_id_is_made_and_a_missing_name_is_an_error():
     assert (message.stop_reason, message.error_code) == (StopReason.ERROR, "malformed_tool_call")
 
 
-@pytest.mark.requirement("SP-017", "SP-018")
+@pytest.mark.requirement("SP-017", "SP-018.1")
 def test_11_real_envelopes():
     openai = decode_response(
         {

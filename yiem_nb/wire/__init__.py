@@ -1,14 +1,14 @@
 """Provider dialects: messages to requests, bytes to messages; no input or output happens here.
 
-``decoder(api)`` gives a dialect's `Decoder`: feed it bytes as they come, close it for the message.
+``decoder_class(api)`` is a dialect's `Decoder`: feed it bytes as they come, close it for the message.
 `fold_stream` does that for a body that is already there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 from yiem_nb.errors import CommandError
 from yiem_nb.messages import AssistantMessage
@@ -25,6 +25,7 @@ __all__ = [
     "Compat",
     "Decoder",
     "DecoderOptions",
+    "Encode",
     "MessageBuilder",
     "OpenAiChatDecoder",
     "RequestOptions",
@@ -32,18 +33,22 @@ __all__ = [
     "decode_response",
     "decoder_class",
     "encode",
+    "encoder",
     "fold_stream",
     "uses_schema",
 ]
 
-#: Family name → where its decoder is; imported on first use.
+#: Family name → the module and class of its decoder, and the module of its `encode`.
 FAMILIES = {
-    "openai-chat": ("openai_chat", "OpenAiChatDecoder"),
-    "openai-responses": ("openai_responses", "OpenAiResponsesDecoder"),
-    "anthropic-messages": ("anthropic_messages", "AnthropicMessagesDecoder"),
-    "gemini": ("gemini", "GeminiDecoder"),
-    "ollama": ("ollama", "OllamaDecoder"),
+    "openai-chat": ("openai_chat", "OpenAiChatDecoder", "openai_encode"),
+    "openai-responses": ("openai_responses", "OpenAiResponsesDecoder", "responses_encode"),
+    "anthropic-messages": ("anthropic_messages", "AnthropicMessagesDecoder", "anthropic_encode"),
+    "gemini": ("gemini", "GeminiDecoder", "gemini_encode"),
+    "ollama": ("ollama", "OllamaDecoder", "ollama_encode"),
 }
+
+#: ``encode(system_prompt, messages, tools, model, options=None)`` builds a request's body.
+Encode: TypeAlias = Callable[..., dict[str, Any]]
 
 
 def decoder_class(family: str) -> type[Decoder]:
@@ -54,13 +59,30 @@ def decoder_class(family: str) -> type[Decoder]:
     CommandError
         There is no such family; the hint lists them.
     """
+    module, name, _ = _names(family)
+    found: type[Decoder] = getattr(import_module(f"yiem_nb.wire.{module}"), name)
+    return found
+
+
+def encoder(family: str) -> Encode:
+    """Return the `encode` of a family, which builds the body of a request.
+
+    Raises
+    ------
+    CommandError
+        There is no such family; the hint lists them.
+    """
+    module = _names(family)[2]
+    found: Encode = import_module(f"yiem_nb.wire.{module}").encode
+    return found
+
+
+def _names(family: str) -> tuple[str, str, str]:
     if family not in FAMILIES:
         raise CommandError(
             f"There is no dialect {family!r}.", hint=f"Known: {', '.join(FAMILIES)}."
         )
-    module, name = FAMILIES[family]
-    found: type[Decoder] = getattr(import_module(f"yiem_nb.wire.{module}"), name)
-    return found
+    return FAMILIES[family]
 
 
 def fold_stream(

@@ -21,7 +21,7 @@ Effort = Literal["minimal", "low", "medium", "high", "xhigh", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """What a chat-completions server wants, beyond the specification.
+    """What a server wants, beyond the specification of its dialect.
 
     Parameters
     ----------
@@ -50,6 +50,10 @@ class Compat:
         Thoughts arrive as ``<think>…</think>`` in the text.
     recover_text_tool_calls
         A call that arrives as text is a call, if its name is known.
+    thinking_style
+        Anthropic and Gemini: whether a thinking level is sent as a budget of tokens or an effort.
+    prompt_cache
+        Anthropic: whether stable prefixes are marked for its cache.
     extra_body
         Fields added to each request as they are.
     """
@@ -66,6 +70,8 @@ class Compat:
     chain_calls: bool = True
     think_tags: bool = False
     recover_text_tool_calls: bool = False
+    thinking_style: Literal["budget", "effort"] = "budget"
+    prompt_cache: bool = True
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -114,6 +120,26 @@ def nearest_level(level: str, known: Sequence[str]) -> str:
     ranked = sorted(known, key=order.index)
     below = [name for name in ranked if order.index(name) <= order.index(level)]
     return (below or ranked)[-1 if below else 0]
+
+
+_BUDGETS = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16_384,
+    "xhigh": 32_768,
+    "max": 65_536,
+}
+_SMALLEST_BUDGET = 1024
+
+
+def thinking_budget(level: str, max_tokens: int) -> int:
+    """Return the tokens a model may think for at `level`; 0 where `max_tokens` leaves no room.
+
+    The budget is part of the answer's limit, and half of that is left for the answer.
+    """
+    budget = min(_BUDGETS[level], max_tokens // 2)
+    return budget if budget >= _SMALLEST_BUDGET else 0
 
 
 @dataclass(frozen=True, slots=True)
