@@ -13,7 +13,7 @@ from yiem_nb.messages import (
 )
 
 PIXEL = ImageContent("iVBORw0KGgo=", "image/png")
-IDS = st.sampled_from(["a", "b", "functions.x:0", "functions_x_0", "y" * 50, "y" * 80])
+IDS = st.sampled_from(["", "a", "call", "b", "functions.x:0", "functions_x_0", "y" * 50, "y" * 80])
 BLOCKS = st.lists(
     st.builds(lambda text: TextContent.model_validate({"text": text}), st.text(max_size=3))
     | st.just(PIXEL)
@@ -32,7 +32,6 @@ CALLS = st.lists(
         AgentToolCall, IDS, st.sampled_from(["f", ""]), signature=st.sampled_from([None, "s"])
     ),
     max_size=3,
-    unique_by=lambda call: call.id,
 )
 
 

@@ -282,3 +282,14 @@ def test_a_hundred_thousand_fragments_that_look_like_beginnings_are_one_call():
 def test_an_unknown_dialect_is_refused_with_the_known_ones():
     with pytest.raises(CommandError, match="openai-chat"):
         fold_stream("openai-chats", [])
+
+
+def test_keep_alives_are_no_events_and_are_not_collected():
+    decoder = decoder_class("anthropic-messages")()
+    for _ in range(3):
+        decoder.feed(b"\n\r\n")
+        decoder.feed(b": ping\n\n")
+        decoder.feed(b'event: ping\ndata: {"type": "ping"}\n\n')
+    assert decoder.events == 0
+    decoder.feed(b'event: message_stop\ndata: {"type": "message_stop"}\n\n')
+    assert (decoder.events, decoder.done) == (1, True)

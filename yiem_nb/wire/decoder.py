@@ -177,7 +177,8 @@ class Decoder(ABC):
         if data == b"[DONE]":
             self._complete = self.done = True
         elif data:
-            self.events += 1
+            # Anthropic keeps its connections open with events.
+            self.events += event != "ping"
             self._parse(event, data)
 
     def _parse(self, event: str, data: bytes) -> None:

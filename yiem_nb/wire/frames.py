@@ -38,8 +38,12 @@ class Sniffer:
     def feed(self, chunk: bytes) -> tuple[Framing, Frames, bytes] | None:
         """Take a chunk; return what the body is, its splitter and the bytes so far, once known."""
         self._held += chunk
+        if _BOM.startswith(self._held):
+            return None
         start = self._held.removeprefix(_BOM).lstrip()[:1]
-        if not start or _BOM.startswith(self._held):
+        if not start:
+            # Blank lines keep a connection open; they are not collected.
+            self._held = b""
             return None
         framing = self._framing(start)
         splitters: dict[Framing, type[Frames]] = {"sse": SseSplitter, "lines": _Lines}

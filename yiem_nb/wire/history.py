@@ -99,11 +99,15 @@ def _answer(message: AssistantMessage, model: Model) -> AssistantMessage:
     failed = message.stop_reason in (StopReason.ERROR, StopReason.ABORTED)
     mine = (message.api, message.provider, message.model) == (model.api, model.provider, model.id)
     content: list[MessageContent] = []
+    called: set[str] = set()
     for block in message.content:
         if isinstance(block, TextContent):
             content += _texts(block)
         elif isinstance(block, AgentToolCall) and block.name and not failed:
-            content.append(block if mine else _unsigned(block))
+            # A second call of the same id has no result of its own.
+            if block.id not in called:
+                content.append(block if mine else _unsigned(block))
+            called.add(block.id)
         elif isinstance(block, ReasoningContent) and mine and not failed:
             content.append(block.model_copy(update={"text": sendable(block.text)}))
     # A thought alone is no answer.
@@ -120,7 +124,7 @@ def _unsigned(call: AgentToolCall) -> AgentToolCall:
 def _ids(answer: AssistantMessage, call_id: Callable[[str], str]) -> dict[str, str]:
     ids: dict[str, str] = {}
     for call in answer.tool_calls:
-        sent = call_id(call.id)
+        sent = call_id(call.id or "call")
         # Two ids that the rule makes one.
         ids[call.id] = sent if sent not in ids.values() else call_id(f"{len(ids)}_{call.id}")
     return ids
