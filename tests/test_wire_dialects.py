@@ -211,14 +211,22 @@ def test_a_conversation_of_responses():
     second = items[4]["call_id"]
     image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
     assert items == [
-        {"role": "user", "content": [{"type": "input_text", "text": "Look"}, image]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Look"}, image],
+        },
         {
             "type": "reasoning",
             "id": "rs1",
             "summary": [{"type": "summary_text", "text": "hm"}],
             "encrypted_content": "signed",
         },
-        {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "I look."}],
+        },
         {
             "type": "function_call",
             "call_id": "c1",
@@ -241,8 +249,18 @@ def test_a_conversation_of_responses():
             "call_id": second,
             "output": [{"type": "input_text", "text": "no net"}, image],
         },
-        {"role": "user", "content": [{"type": "input_text", "text": "And?"}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "And?"}],
+        },
     ]
+
+
+def test_a_result_of_text_alone_is_plain_text():
+    calls = AssistantMessage(tool_calls=[AgentToolCall("c1", "weather")])
+    items = responses([calls, ToolResultMessage("c1", "weather", "rain")])["input"]
+    assert items[1]["output"] == "rain"
 
 
 def test_settings_of_responses():

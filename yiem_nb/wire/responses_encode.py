@@ -87,12 +87,19 @@ def _items(message: AgentMessage) -> list[dict[str, Any]]:
             {
                 "type": "function_call_output",
                 "call_id": message.tool_call_id,
-                "output": _parts(message.content),
+                "output": _output(message.content),
             }
         ]
     if isinstance(message, AssistantMessage):
         return [item for block in message.content if (item := _item(block)) is not None]
-    return [{"role": "user", "content": _parts(message.content)}]
+    return [{"type": "message", "role": "user", "content": _parts(message.content)}]
+
+
+def _output(content: Sequence[MessageContent]) -> Any:
+    """Encode a result: as plain text where it is text alone, which is all that some servers take."""
+    if all(isinstance(block, TextContent) for block in content):
+        return "\n".join(block.text for block in content if isinstance(block, TextContent))
+    return _parts(content)
 
 
 def _parts(content: Sequence[MessageContent]) -> list[dict[str, Any]]:
@@ -111,7 +118,7 @@ def _part(block: MessageContent) -> dict[str, Any]:
 def _item(block: MessageContent) -> dict[str, Any] | None:
     if isinstance(block, TextContent):
         part = {"type": "output_text", "text": block.text}
-        return {"role": "assistant", "content": [part]}
+        return {"type": "message", "role": "assistant", "content": [part]}
     if isinstance(block, AgentToolCall):
         return {
             "type": "function_call",
