@@ -136,8 +136,8 @@ def test_only_the_last_compaction_counts():
     assert seen[1:] == ["a", "b", "c"]
 
 
-def test_a_compaction_of_a_wrong_shape_keeps_nothing_before_it():
-    assert texts(said("old"), UnknownEntry(type="compaction"), said("new")) == ["new"]
+def test_a_compaction_of_a_wrong_shape_hides_nothing():
+    assert texts(said("old"), UnknownEntry(type="compaction"), said("new")) == ["old", "new"]
 
 
 def test_a_branch_summary_is_told_in_a_users_role():

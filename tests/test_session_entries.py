@@ -218,6 +218,18 @@ def test_what_has_no_known_shape_is_kept_byte_for_byte(line):
     assert dump_line(entry) == line + b"\n"
 
 
+def test_a_hand_edited_count_or_time_does_not_hide_what_was_said():
+    line = (
+        b'{"type":"message","id":"a","parentId":null,"cellId":7,"message":{"role":"assistant",'
+        b'"content":"yes","usage":null,"stopReason":"tired","timestamp":"noon"}}'
+    )
+
+    entry = parse_line(line)
+
+    assert entry.message.text == "yes"
+    assert entry.cell_id is None
+
+
 def test_an_unknown_entry_made_here_is_written_like_any_other():
     entry = UnknownEntry(type="mine", **CORE)
 

@@ -253,8 +253,25 @@ def test_a_version_is_chosen_and_a_plan_is_carried_out(tmp_path):
     first = session.places.versions("A")[0]
     session.choose(first)
     assert seen(reopen(session)) == ["a1", "yes", "b1", "yes"]
-    with pytest.raises(SessionError):
+    with pytest.raises(SessionError, match="no exchange"):
         session.choose("nobody")
+
+
+def test_a_fork_that_holds_only_a_copy_has_the_version_all_the_same(tmp_path):
+    session = new(tmp_path)
+    for cell, text in [("A", "a1"), ("B", "b1"), ("A", "a2"), ("C", "c1")]:
+        session.apply(session.plan("ABC", cell))
+        ask(session, text, cell_id=cell)
+
+    fork = session.fork()
+
+    (version,) = fork.places.versions("B")
+    assert version not in fork.tree
+    assert fork.tree.entry(fork.places.prompt(version)).message.text == "b1"
+    before = fork.leaf
+    fork.choose(version)
+    assert fork.leaf == before
+    assert fork.stale("ABC") == []
 
 
 def test_places_are_read_again_when_the_file_was_shortened(tmp_path):

@@ -634,6 +634,32 @@ def test_a_line_another_program_left_open_is_ended_first(tmp_path):
     assert again.notices == ["1 damaged record at line 2 (kept in file)"]
 
 
+def test_a_program_without_locks_may_write_at_the_very_same_moment(tmp_path):
+    class Racing(OsFiles):
+        other = b""
+
+        def write(self, fd, data):
+            with storage.path.open("ab") as file:
+                file.write(self.other)
+            return super().write(fd, data)
+
+    files = Racing()
+    storage = create(tmp_path)
+    storage.close()
+    storage = reopen(storage.path, files=files)
+    a = storage.append_entry(said("a"))
+    files.other = line("x", a.id, data=1)
+
+    b = storage.append_entry(said("b"))
+
+    files.other = b""
+    c = storage.append_entry(said("c"))
+    assert [storage.get_entry(one.id) for one in (a, b, c)] == [a, b, c]
+    assert storage.get_entry("x").data == 1
+    assert c.parent_id == b.id
+    assert [entry.id for entry in reopen(storage.path).get_entries()] == [a.id, "x", b.id, c.id]
+
+
 def test_a_deleted_file_is_written_anew(tmp_path):
     storage = create(tmp_path)
     a = storage.append_entry(said("a"))

@@ -30,6 +30,8 @@ from yiem_nb.session.tree import TRANSPARENT, SessionTree
 
 __all__ = ["SessionContext", "build_context", "message_of", "settings_of"]
 
+#: Of several compactions only the last one is told.
+_NOT_SEEN = TRANSPARENT | {"compaction"}
 _Entry = TypeVar("_Entry", bound=SessionEntry)
 
 _COMPACTED = (
@@ -90,18 +92,16 @@ def settings_of(tree: SessionTree, path: list[str]) -> SessionContext:
 
 def _seen(tree: SessionTree, path: list[str]) -> Iterator[str]:
     """Give the entries the model sees, oldest first: the last compaction stands for what it cut."""
-    kinds = [tree.type(entry_id) for entry_id in path]
-    cut = len(kinds) - 1 - kinds[::-1].index("compaction") if "compaction" in kinds else None
-    if cut is None:
-        yield from (one for one, kind in zip(path, kinds, strict=True) if kind not in TRANSPARENT)
-        return
-    compaction = tree.entry(path[cut])
-    kept = compaction.first_kept_entry_id if isinstance(compaction, CompactionEntry) else ""
-    start = path.index(kept) if kept in path[:cut] else cut
-    yield path[cut]
-    for index in [*range(start, cut), *range(cut + 1, len(path))]:
-        if kinds[index] not in TRANSPARENT and kinds[index] != "compaction":
-            yield path[index]
+    compaction = _last(tree, path, CompactionEntry, "compaction")
+    cut = path.index(compaction.id) if compaction is not None else 0
+    start = 0
+    if compaction is not None:
+        yield compaction.id
+        kept = compaction.first_kept_entry_id
+        start = path.index(kept) if kept in path[:cut] else cut
+    for entry_id in path[start:]:
+        if tree.type(entry_id) not in _NOT_SEEN:
+            yield entry_id
 
 
 def _edits(tree: SessionTree, path: list[str]) -> dict[str, ContextEditEntry]:

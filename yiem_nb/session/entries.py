@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag
 from pydantic.alias_generators import to_camel
 
 from yiem_nb.messages import (
@@ -112,6 +112,12 @@ SessionMessage: TypeAlias = Annotated[
 ]
 
 
+#: A field of ours or of pi's; where another program put something else there, it is not set.
+_Text: TypeAlias = Annotated[
+    str | None, BeforeValidator(lambda value: value if isinstance(value, str) else None)
+]
+
+
 class MessageEntry(SessionEntry):
     """A message of the conversation.
 
@@ -121,9 +127,9 @@ class MessageEntry(SessionEntry):
 
     type: Literal["message"] = "message"
     message: SessionMessage
-    cell_id: str | None = None
-    request_hash: str | None = None
-    copy_of: str | None = None
+    cell_id: _Text = None
+    request_hash: _Text = None
+    copy_of: _Text = None
 
     @property
     def spoken(self) -> AgentMessage | None:
@@ -161,8 +167,8 @@ class CompactionEntry(SessionEntry):
 
     type: Literal["compaction"] = "compaction"
     summary: str = ""
-    first_kept_entry_id: str = ""
-    tokens_before: int = 0
+    first_kept_entry_id: _Text = None
+    tokens_before: float | int = 0
     details: Any = None
     usage: Usage | None = None
     from_hook: bool | None = None

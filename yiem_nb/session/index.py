@@ -168,7 +168,18 @@ class SessionIndex:
                 del self._held[waiting.position]
         del self._waiting[: len(offsets)]
         self.scan.number += len(offsets)
+        if self.log.gap:
+            self._read_gap(self.log.gap)
         return error
+
+    def _read_gap(self, gap: range) -> None:
+        """Take in what others wrote between our look at the file and our append."""
+        lines = read_lines(
+            lambda length, at: self.log.read(min(length, gap.stop - at), at),
+            gap.start,
+            self.scan.number,
+        )
+        self.tree.extend(self._indexed(self.scan.read(lines)))
 
 
 def _of_version_1(entry: CompactionEntry) -> CompactionEntry:

@@ -185,8 +185,19 @@ def entry_of(value: dict[str, Any], line: bytes) -> SessionTreeEntry:
     """Make an entry of a parsed `line`; one in an unknown shape keeps its bytes."""
     kind = ENTRY_TYPES.get(value["type"])
     if kind is not None:
-        try:
-            return kind.model_validate(value)
-        except ValidationError:
-            pass
+        for attempt in (value, _essentials(value)):
+            try:
+                return kind.model_validate(attempt)
+            except ValidationError:
+                continue
     return UnknownEntry.read(value, line)
+
+
+def _essentials(value: dict[str, Any]) -> dict[str, Any]:
+    """Keep of a message what was said: a hand-edited time or count must not hide the words."""
+    message = value.get("message")
+    if not isinstance(message, dict):
+        return value
+    names = ("role", "content", "toolCallId", "toolName", "isError")
+    said = {name: message[name] for name in names if name in message}
+    return value | {"message": {"timestamp": 0, **said}}

@@ -29,12 +29,15 @@ class LineLog:
     ended
         Whether the last byte ends a line. Where it does not, the next append begins with a line
         end, so that a record that was cut off stays alone.
+    gap
+        The bytes that others wrote just before the last append; empty but for a race.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
         self.path = path
         self.size = 0
         self.ended = True
+        self.gap = range(0)
         self.notices: list[str] = []
         self._files = files
         self._fd: int | None = None
@@ -98,9 +101,13 @@ class LineLog:
         data = lead + b"".join(lines)
         count, error = write_all(self._files, self._fd, data)
         if count:
+            # The descriptor stands where its own last write ended, also when a program that
+            # takes no lock (pi takes none) has written in between.
+            end = os.lseek(self._fd, 0, os.SEEK_CUR)
+            self.gap = range(self.size, end - count)
+            self.size = end
             self.ended = data[count - 1 : count] == b"\n"
-        start = self.size + len(lead)
-        self.size += count
+        start = self.size - count + len(lead)
         offsets: list[int] = []
         for line in lines:
             if start + len(line) > self.size:

@@ -149,6 +149,13 @@ class Places:
 
     # --- Looking -----------------------------------------------------------------------
 
+    def __contains__(self, version: object) -> bool:
+        return version in self._occurrences
+
+    def prompt(self, version: str) -> str:
+        """Return the entry that first says a version here; in a fork that may be a copy."""
+        return self.tree.id_at(self._occurrences[version][0])
+
     def cells(self) -> list[str]:
         """List all places in the order of their first execution."""
         return list(self._versions)
@@ -187,8 +194,7 @@ class Places:
 
     def asked_after(self, version: str) -> list[str]:
         """List the versions that a version, as an original, was asked after."""
-        first = self._occurrences[version][0]
-        parent = self.tree.parent(self.tree.id_at(first))
+        parent = self.tree.parent(self.prompt(version))
         return [self.original(owner) for owner in self.along(parent)]
 
     def current(self, leaf: str | None) -> dict[str, str]:

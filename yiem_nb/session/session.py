@@ -126,7 +126,10 @@ class Session:
 
     def choose(self, version: str) -> None:
         """Make another version of a cell's exchange the current one."""
-        self._known(version)
+        if version not in self.places:
+            raise SessionError(
+                f"There is no exchange {version!r} in this session.", code=ErrorCode.SESSION_ENTRY
+            )
         self.move_to(self.places.newest_leaf(version))
 
     def plan(self, order: Sequence[str], cell_id: str | None, *, how: How = "place") -> Plan:
