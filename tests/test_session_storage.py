@@ -827,6 +827,18 @@ def test_a_sync_that_fails_is_a_problem(tmp_path):
     assert storage.problem == "not saved: the disk reports an error (0 entries pending)"
 
 
+def test_a_read_may_come_in_pieces(tmp_path):
+    class Slow(OsFiles):
+        def read(self, fd, length, offset):
+            return super().read(fd, min(length, 7), offset)
+
+    path = create(tmp_path).path
+    storage = reopen(path, files=Slow())
+    entry = storage.append_entry(said("a"))
+
+    assert storage.get_entry(entry.id) == entry
+
+
 def test_two_that_create_one_session_at_once_share_it(tmp_path):
     files = Troubled(create="EROFS")
     late = create(tmp_path, files=files)
