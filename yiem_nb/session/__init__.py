@@ -1,5 +1,6 @@
 """Sessions: the tree of a conversation and the file it is kept in (SPEC-4.1 to SPEC-4.3)."""
 
+from yiem_nb.session.check import SessionCheck, check_session
 from yiem_nb.session.context import SessionContext, build_context
 from yiem_nb.session.entries import (
     ActiveToolsChangeEntry,
@@ -22,6 +23,7 @@ from yiem_nb.session.entries import (
     UsageEntry,
 )
 from yiem_nb.session.lines import dump_line, parse_line
+from yiem_nb.session.lock import Owner, SessionLock
 from yiem_nb.session.place import Places, Plan, plan_place, stale_cells
 from yiem_nb.session.session import Comparison, Session
 from yiem_nb.session.stats import SessionStats
@@ -42,13 +44,16 @@ __all__ = [
     "MessageEntry",
     "ModelChangeEntry",
     "OtherMessage",
+    "Owner",
     "Places",
     "Plan",
     "Replacement",
     "Session",
+    "SessionCheck",
     "SessionContext",
     "SessionHeader",
     "SessionInfoEntry",
+    "SessionLock",
     "SessionMetadata",
     "SessionOptions",
     "SessionStats",
@@ -58,6 +63,7 @@ __all__ = [
     "UnknownEntry",
     "UsageEntry",
     "build_context",
+    "check_session",
     "dump_line",
     "parse_line",
     "plan_place",

@@ -43,8 +43,11 @@ class LineLog:
         self._fd: int | None = None
         self._denied: OSError | None = None
 
-    def open(self) -> None:
-        """Open the file; where writing is not permitted, for reading."""
+    def open(self, *, write: bool = True) -> None:
+        """Open the file; where writing is not asked for or not permitted, for reading."""
+        if not write:
+            self._fd = self._files.open(str(self.path), write=False, create=False)
+            return
         try:
             self._fd = self._files.open(str(self.path), write=True, create=False)
         except OSError as error:

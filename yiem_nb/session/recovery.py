@@ -19,7 +19,7 @@ from yiem_nb.session.entries import FORMAT_VERSION, SessionHeader
 from yiem_nb.session.lines import load_json
 from yiem_nb.session.tree import Link, SessionTree
 
-__all__ = ["LARGE", "Row", "Scan", "notices_of", "read_lines"]
+__all__ = ["LARGE", "Row", "Scan", "findings", "notices_of", "read_lines"]
 
 #: Longer lines are indexed by their beginning and not parsed.
 LARGE = 64 * 1024 * 1024
@@ -249,13 +249,14 @@ _MOST = 5
 
 def notices_of(scan: Scan, tree: SessionTree) -> list[str]:
     """Say what was wrong with a file, a sentence each, at most five and how many more."""
-    said = list(_sentences(scan, tree))
+    said = list(findings(scan, tree))
     if len(said) > _MOST:
         said[_MOST:] = [f"… {len(said) - _MOST} more, see yiem sessions check"]
     return said
 
 
-def _sentences(scan: Scan, tree: SessionTree) -> Iterator[str]:
+def findings(scan: Scan, tree: SessionTree) -> Iterator[str]:
+    """Say all that was wrong with a file."""
     records = _count(scan.rows, "record")
     if scan.header is None and (scan.rows or scan.damaged or scan.torn):
         yield f"header unreadable; {records} loaded"
