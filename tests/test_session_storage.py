@@ -634,6 +634,40 @@ def test_a_line_another_program_left_open_is_ended_first(tmp_path):
     assert again.notices == ["1 damaged record at line 2 (kept in file)"]
 
 
+def test_a_reader_follows_what_another_process_appends(tmp_path):
+    writer = create(tmp_path)
+    reader = reopen(writer.path)
+    entry = writer.append_entry(said("a"))
+
+    assert reader.refresh() == 1
+    assert reader.refresh() == 0
+    assert reader.get_entry(entry.id) == entry
+    assert reader.get_leaf_id() is None
+    assert reader.tree.leaf == entry.id
+    reader.close()
+    assert reader.refresh() == 0
+
+
+def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path):
+    storage = create(tmp_path)
+    whole = line("x", data="y" * 50)
+    with storage.path.open("ab", buffering=0) as other:
+        other.write(whole[:30])
+        assert storage.refresh() == 0
+        other.write(whole[30:])
+        assert storage.refresh() == 1
+        other.write(A[:-1])
+        b = storage.append_entry(said("b"))
+        other.write(C[:9])
+        c = storage.append_entry(said("c"))
+
+    assert list(storage.tree) == ["x", b.id, "a", c.id]
+    assert storage.get_entry("x").data == "y" * 50
+    assert [storage.get_entry(one.id) for one in (b, c)] == [b, c]
+    assert list(reopen(storage.path).tree) == ["x", "a", b.id, c.id]
+    assert storage.problem is None
+
+
 def test_a_program_without_locks_may_write_at_the_very_same_moment(tmp_path):
     class Racing(OsFiles):
         other = b""

@@ -16,7 +16,7 @@ from yiem_nb.session.entries import (
 )
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.log import LineLog
-from yiem_nb.session.recovery import Row, Scan, read_lines
+from yiem_nb.session.recovery import Line, Row, Scan, read_lines
 from yiem_nb.session.stats import COUNTED_TYPES, SessionStats
 from yiem_nb.session.tree import Link, SessionTree, link_of
 
@@ -101,11 +101,18 @@ class SessionIndex:
         if not grown:
             return
         unsaved = self._forget() if grown < 0 else []
-        lines = read_lines(self.log.read, self.log.size, self.scan.number)
-        self.tree.extend(self._indexed(self.scan.read(lines)))
-        self.log.size += self.log.grown()
-        self.log.ended = self.scan.ended
+        self.tree.extend(self._indexed(self.scan.read(self._new_lines())))
         self.add([(parse_line(line), line) for line in unsaved])
+
+    def _new_lines(self) -> Iterator[Line]:
+        opening = self.log.size == 0
+        for line in read_lines(self.log.read, self.log.size, self.scan.number):
+            self.log.ended = line.ended
+            if not line.ended and not opening:
+                # Somebody may be writing it this very moment; it is read when there is more.
+                return
+            self.log.size = line.offset + line.length + line.ended
+            yield line
 
     def _forget(self) -> list[bytes]:
         """Start over; return what is not saved."""

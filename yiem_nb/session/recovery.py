@@ -19,7 +19,7 @@ from yiem_nb.session.entries import FORMAT_VERSION, SessionHeader
 from yiem_nb.session.lines import load_json
 from yiem_nb.session.tree import Link, SessionTree
 
-__all__ = ["LARGE", "Row", "Scan", "findings", "notices_of", "read_lines"]
+__all__ = ["LARGE", "Line", "Row", "Scan", "findings", "notices_of", "read_lines"]
 
 #: Longer lines are indexed by their beginning and not parsed.
 LARGE = 64 * 1024 * 1024
@@ -97,15 +97,12 @@ class Scan:
     fused: list[tuple[int, int]] = field(default_factory=list)
     large: list[int] = field(default_factory=list)
     torn: tuple[int, int] | None = None
-    #: Whether the file's last byte ends a line.
-    ended: bool = True
     _last_id: str | None = None
 
     def read(self, lines: Iterator[Line]) -> Iterator[Row]:
         """Give the rows of `lines`, which follow those read before."""
         for line in lines:
             self.number = line.number + 1
-            self.ended = line.ended
             for row in self._rows(line):
                 self.rows += 1
                 self._last_id = row.link.id

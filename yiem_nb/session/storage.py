@@ -9,6 +9,7 @@ again with each append. Nothing in the file is ever truncated, rewritten or dele
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -366,6 +367,17 @@ class JsonlSessionStorage:
                 self._position(entry_id)
             if entry_id != self._leaf or entry_id != self.tree.leaf:
                 self.append_entry(LeafEntry(parent_id=entry_id, target_id=entry_id))
+
+    def refresh(self) -> int:
+        """Take in what others have appended; return how many entries came.
+
+        The leaf stays: who follows somebody else's conversation looks at the tree's.
+        """
+        with self._lock:
+            before = len(self.tree)
+            with contextlib.suppress(OSError):
+                self._index.read_new()
+            return len(self.tree) - before
 
     def sync(self) -> None:
         """Wait until what was appended survives a power cut, unless that is left to the system."""
