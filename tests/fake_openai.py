@@ -39,7 +39,11 @@ class Reply:
 def text(words: str, *, size: int = 4, delay: float = 0.0, **more: Any) -> Reply:
     """Answer with text, in pieces of `size` characters."""
     deltas = [{"content": words[i : i + size]} for i in range(0, len(words), size)]
-    usage = {"prompt_tokens": 10, "completion_tokens": len(deltas), "total_tokens": len(deltas) + 10}
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": len(deltas),
+        "total_tokens": len(deltas) + 10,
+    }
     return Reply(deltas, delay, usage=usage, **more)
 
 
@@ -107,13 +111,18 @@ class FakeOpenAi:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         if lines[0].startswith("GET"):
             models = json.dumps({"object": "list", "data": [{"id": "fake-1"}]}).encode()
-            writer.write(_head(200, {"content-type": "application/json", "content-length": str(len(models))}) + models)
+            writer.write(
+                _head(200, {"content-type": "application/json", "content-length": str(len(models))})
+                + models
+            )
             await writer.drain()
             return True
         self.requests.append(json.loads(body))
         self.headers.append(headers)
         number = len(self.requests)
-        reply = self.replies[number - 1] if number <= len(self.replies) else text("(no more replies)")
+        reply = (
+            self.replies[number - 1] if number <= len(self.replies) else text("(no more replies)")
+        )
         await self._reply(reply, reader, writer)
         return False
 

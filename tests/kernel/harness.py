@@ -54,11 +54,20 @@ class Kernel:
     def __init__(self, python: str, cwd: Path, env: dict[str, str] | None = None) -> None:
         self.manager = KernelManager()
         self.manager._kernel_spec = KernelSpec(
-            argv=[python, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            argv=[
+                python,
+                "-Xfrozen_modules=off",
+                "-m",
+                "ipykernel_launcher",
+                "-f",
+                "{connection_file}",
+            ],
             language="python",
             display_name="test",
         )
-        clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and k != "PYTHONPATH"}
+        clean = {
+            k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and k != "PYTHONPATH"
+        }
         base = {
             "HOME": str(cwd),
             "IPYTHONDIR": str(cwd / ".ipython"),
@@ -110,7 +119,12 @@ class Kernel:
         return cell
 
     def run(
-        self, code: str, *, cell_id: str | None = None, timeout: float = 60.0, allow_stdin: bool = True
+        self,
+        code: str,
+        *,
+        cell_id: str | None = None,
+        timeout: float = 60.0,
+        allow_stdin: bool = True,
     ) -> Cell:
         return self.wait(self.submit(code, cell_id=cell_id, allow_stdin=allow_stdin), timeout)
 
@@ -119,7 +133,9 @@ class Kernel:
         deadline = time.monotonic() + timeout
         while words not in cell.text + cell.stream + _html(cell):
             if cell.ended:
-                raise AssertionError(f"{words!r} never came: {cell.text!r} {cell.stream!r} {cell.error!r}")
+                raise AssertionError(
+                    f"{words!r} never came: {cell.text!r} {cell.stream!r} {cell.error!r}"
+                )
             self._read_iopub(deadline)
 
     def interrupt(self) -> None:

@@ -29,9 +29,9 @@ async def call_in_thread(function: Callable[..., _T], *args: Any) -> _T:
             return
         if error is None:
             future.set_result(outcome)  # type: ignore[arg-type]
-        elif isinstance(error, StopIteration):
-            # A future refuses StopIteration, which would end the coroutine that awaits it.
-            future.set_exception(RuntimeError(f"StopIteration: {error.value!r}"))
+        elif isinstance(error, StopIteration | GeneratorExit):
+            # Either would end the coroutine that awaits, as if it had returned or been closed.
+            future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
         else:
             future.set_exception(error)
 
