@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import email.utils
+import math
 import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["RetryPolicy", "retry_after"]
+__all__ = ["RetryPolicy", "in_words", "retry_after"]
+
+
+_COUNTED_SECONDS = 90
+_DAY_SECONDS = 86_400
+_YEAR_SECONDS = 31_536_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +45,38 @@ class RetryPolicy:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Read how long the server asks to wait, in seconds: milliseconds, seconds or a date."""
-    milliseconds = headers.get("retry-after-ms", "")
-    if _is_number(milliseconds):
-        return max(float(milliseconds) / 1000, 0.0)
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1000)
     value = headers.get("retry-after", "")
-    if _is_number(value):
-        return max(float(value), 0.0)
+    seconds = _number(value)
+    if seconds is not None:
+        return _bounded(seconds)
     try:
         when = email.utils.parsedate_to_datetime(value)
     except (TypeError, ValueError):
         return None
-    return max(when.timestamp() - time.time(), 0.0)
+    return _bounded(when.timestamp() - time.time())
 
 
-def _is_number(text: str) -> bool:
+def in_words(wait: float | None) -> str:
+    """Say when a wait is over: in how many seconds, or at what time today."""
+    if wait is None:
+        return "in a moment"
+    if wait <= _COUNTED_SECONDS:
+        return f"in {wait:.0f} s"
+    when = time.localtime(time.time() + wait)
+    day = "" if wait < _DAY_SECONDS else time.strftime("%d %B ", when)
+    return f"after {day}{time.strftime('%H:%M', when)}"
+
+
+def _number(text: str) -> float | None:
     try:
-        return float(text) == float(text)  # not NaN
+        value = float(text)
     except ValueError:
-        return False
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), _YEAR_SECONDS)

