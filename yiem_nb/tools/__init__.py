@@ -12,27 +12,26 @@ from yiem_nb.tools.base import (
     validate_required_args,
     validate_tool_arguments,
 )
-from yiem_nb.tools.function import (
-    FunctionKind,
-    Outcome,
-    Runner,
-    call_function,
-    outcome_of,
-    tool_from_function,
-)
+from yiem_nb.tools.context import ToolContext, Var
+from yiem_nb.tools.function import call_function, tool_from_function
 from yiem_nb.tools.registry import ToolRegistry, registry, tool
+from yiem_nb.tools.results import Formatter
+from yiem_nb.tools.running import FunctionKind, Outcome, Runner, outcome_of
 from yiem_nb.tools.worker import call_in_thread
 
 __all__ = [
     "EXECUTION_PARALLEL",
     "EXECUTION_SEQUENTIAL",
     "AgentTool",
+    "Formatter",
     "FunctionKind",
     "OnUpdate",
     "Outcome",
     "Runner",
+    "ToolContext",
     "ToolExecutionMode",
     "ToolRegistry",
+    "Var",
     "call_function",
     "call_in_thread",
     "error_result",

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yiem_nb.tools.base import AgentTool
-from yiem_nb.tools.function import Runner, run_here, tool_from_function
+from yiem_nb.tools.function import tool_from_function
+from yiem_nb.tools.running import Runner, run_here
 
 __all__ = ["ToolRegistry", "registry", "tool"]
 

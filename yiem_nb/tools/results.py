@@ -8,14 +8,18 @@ import linecache
 import reprlib
 import sys
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
 from yiem_nb.errors import ErrorCode, YiemError, redact
 from yiem_nb.messages import AgentToolResult, ImageContent, TextContent
 
-__all__ = ["MAX_CHARACTERS", "failure_result", "to_result"]
+__all__ = ["MAX_CHARACTERS", "Formatter", "failure_result", "to_result"]
+
+#: Returns an object's representations by MIME type, and their metadata: IPython's ``format``.
+Formatter: TypeAlias = Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]
 
 MAX_CHARACTERS = 20_000
 MAX_TRACEBACK_LINES = 20
@@ -26,7 +30,7 @@ _SHORT_REPR.maxother = _SHORT_REPR.maxstring = 2_000
 _SHORT_REPR.maxlist = _SHORT_REPR.maxdict = _SHORT_REPR.maxset = _SHORT_REPR.maxtuple = 50
 
 
-def to_result(value: Any, printed: str = "") -> AgentToolResult:
+def to_result(value: Any, printed: str = "", *, format: Formatter | None = None) -> AgentToolResult:
     """Describe `value`; what was printed comes first.
 
     Only libraries that are loaded already are recognised: nothing is imported for the user.
