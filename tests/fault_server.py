@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -96,10 +96,8 @@ async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> R
 
 
 async def _watch(request: Request) -> None:
-    try:
+    with suppress(ConnectionError):
         await request.reader.read(1)
-    except ConnectionError:
-        pass
     request.closed.set()
 
 
@@ -187,3 +185,12 @@ def when(gate: asyncio.Event) -> Act:
         await gate.wait()
 
     return wait
+
+
+def do(action: Callable[[], object]) -> Act:
+    """Call `action` at this point."""
+
+    async def act(request: Request) -> None:
+        action()
+
+    return act

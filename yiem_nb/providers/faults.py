@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import ipaddress
 import json
 import re
 import socket
@@ -60,15 +61,21 @@ _ANSWER_CODES = {
 
 def host_of(url: str) -> str:
     """Host, and port where it is not the usual one, of an address."""
-    parts = urlsplit(url)
-    host = parts.hostname or url
-    return f"{host}:{parts.port}" if parts.port else host
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or url
+        return f"{host}:{parts.port}" if parts.port else host
+    except ValueError:
+        return url
 
 
 def is_loopback(url: str) -> bool:
     """Whether the address is this machine."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, or no address at all
+        return False
 
 
 def status_fault(

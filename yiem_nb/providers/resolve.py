@@ -25,7 +25,7 @@ from yiem_nb.providers.catalogue import (
     find_model,
     unknown_model,
 )
-from yiem_nb.providers.faults import host_of
+from yiem_nb.providers.faults import host_of, is_loopback
 from yiem_nb.providers.keys import check_variable_name
 from yiem_nb.providers.probe import Found, probe
 
@@ -73,8 +73,7 @@ class Choice:
 
 
 def _price(model: Model) -> str:
-    host = urlsplit(model.base_url).hostname or ""
-    if host == "localhost" or host.startswith("127."):
+    if is_loopback(model.base_url):
         return "on this machine"
     if not (model.cost.input or model.cost.output):
         return "price unknown"
