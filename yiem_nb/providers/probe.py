@@ -52,6 +52,8 @@ def _models(server: LoopbackServer) -> tuple[str, ...] | None:
         connection.request("GET", "/v1/models")
         value = json.loads(connection.getresponse().read(1_000_000))
         names = [str(item["id"]) for item in value["data"]]
+        # A name becomes a command to copy: it must be one word.
+        names = [name for name in names if name.isprintable() and " " not in name]
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
         return None
     finally:

@@ -11,7 +11,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -182,14 +182,18 @@ def _check_key(name: str, environ: Mapping[str, str]) -> None:
 def check_base_url(url: str) -> str:
     """Return the address without its trailing slash, or say what is wrong with it."""
     url = url.strip().rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise ProviderError(
             f"The base_url {url!r} is no address.",
             hint="It should look like https://host/v1 or http://127.0.0.1:8080/v1",
             code=ErrorCode.PROVIDER_CONFIG,
         )
-    if parts.username or parts.password or parts.query:
+    if parts.username or parts.password or parts.query or parts.fragment:
         raise ProviderError(
             "The base_url has a name, a password or a query in it.",
             hint="Keys go into the environment; name the variable in api_key_env.",
@@ -208,12 +212,7 @@ def read_user_file(path: Path | None = None) -> Settings:
 
         path = Path(platformdirs.user_config_dir("yiem_nb", appauthor=False)) / "config.toml"
     try:
-        if hasattr(os, "getuid") and path.stat().st_mode & 0o022:
-            raise ProviderError(
-                f"{path} may be changed by others.",
-                hint=f"chmod 600 {path}",
-                code=ErrorCode.PROVIDER_CONFIG,
-            )
+        _check_owner(path)
         value: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Settings()
@@ -223,8 +222,43 @@ def read_user_file(path: Path | None = None) -> Settings:
             hint="Mend the file or remove it.",
             code=ErrorCode.PROVIDER_CONFIG,
         ) from None
-    names = ("model", "base_url", "api_key_env")
-    return Settings(**{name: str(value.get(name, "")) for name in names})
+    names = [item.name for item in fields(Settings)]
+    for name in value.keys() - names:
+        _check_unknown(name, names, path)
+    return Settings(**{name: _text(name, value.get(name, ""), path) for name in names})
+
+
+def _check_owner(path: Path) -> None:
+    if not hasattr(os, "getuid"):
+        return
+    status = path.stat()
+    if status.st_mode & 0o022 or status.st_uid not in (os.getuid(), 0):
+        raise ProviderError(
+            f"{path} may be changed by others.",
+            hint=f"Make it yours alone: chmod 600 {path}",
+            code=ErrorCode.PROVIDER_CONFIG,
+        )
+
+
+def _check_unknown(name: str, names: Sequence[str], path: Path) -> None:
+    """Refuse what is nearly a setting; what is none at all may be a later version's."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    if close:
+        raise ProviderError(
+            f"{path} has {name!r}, which is no setting.",
+            hint=f"Did you mean {close[0]}? A key itself belongs into an environment variable.",
+            code=ErrorCode.PROVIDER_CONFIG,
+        )
+
+
+def _text(name: str, value: object, path: Path) -> str:
+    if not isinstance(value, str):
+        raise ProviderError(
+            f"{name} in {path} is no text.",
+            hint=f'Write it as {name} = "…"',
+            code=ErrorCode.PROVIDER_CONFIG,
+        )
+    return value
 
 
 # --- What there is -------------------------------------------------------------------------
