@@ -87,6 +87,9 @@ class View(Protocol):
     def notice(self, text: str) -> None:
         """Say something quietly, after what is there."""
 
+    def abandon(self) -> None:
+        """Take away the waiting line of a run that never began, or was left behind."""
+
 
 @dataclass(slots=True)
 class _Slot:
@@ -185,6 +188,12 @@ class CellView:
     def notice(self, text: str) -> None:
         """Say something quietly, after what is there."""
         self._show(self._new_slot(), notice_bundle(text))
+
+    def abandon(self) -> None:
+        """Take away the waiting line of a run that never began, or was left behind."""
+        if not self.finished.is_set():
+            self.finished.set()
+            self._show(self._new_slot(), notice_bundle("■ not answered"))
 
     # --- Events ------------------------------------------------------------------------
 
@@ -326,7 +335,7 @@ class CellView:
 
     async def _tick(self) -> None:
         """Send what has grown, and count the seconds of what is waited for."""
-        while True:
+        while not self.finished.is_set():
             dirty = [segment for segment in self._segments.values() if segment.dirty]
             if dirty:
                 now = time.monotonic()
@@ -412,7 +421,10 @@ class TerminalView:
 
     def notice(self, text: str) -> None:
         """Say something on a line of its own."""
-        self._line(str(notice_bundle(text)["text/plain"]))
+        self._line(notice_bundle(text)["text/plain"])
+
+    def abandon(self) -> None:
+        """Nothing waits on a line here."""
 
     def _on_message_end(self, event: MessageEndEvent) -> None:
         message = event.message

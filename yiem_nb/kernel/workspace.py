@@ -17,6 +17,7 @@ from yiem_nb.agent import Agent, AgentOptions
 from yiem_nb.calls import ToolBlock
 from yiem_nb.errors import CommandError, ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal
+from yiem_nb.instructions import SYSTEM_PROMPT_VERSION, system_prompt
 from yiem_nb.kernel import compat
 from yiem_nb.kernel.bridge import Bridge, call_main
 from yiem_nb.kernel.capture import captured_prints
@@ -25,7 +26,6 @@ from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
 from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.instructions import SYSTEM_PROMPT_VERSION, system_prompt
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
 from yiem_nb.render.text import visible
@@ -85,17 +85,23 @@ class Workspace:
         AgentBusyError
             The agent is answering already, for instance because a tool of it asks.
         """
-        turn = self._turn(text, model, show_usage=show_usage)
-        return _checked(self.bridge.run_sync(turn))
+        turn, view = self._turn(text, model, show_usage=show_usage)
+        try:
+            return _checked(self.bridge.run_sync(turn))
+        finally:
+            view.abandon()
 
     async def ask_async(
         self, text: str, *, model: str = "", show_usage: bool = True
     ) -> AssistantMessage:
         """Do the same from a cell that awaits."""
-        turn = self._turn(text, model, show_usage=show_usage)
-        return _checked(await self.bridge.run_async(turn))
+        turn, view = self._turn(text, model, show_usage=show_usage)
+        try:
+            return _checked(await self.bridge.run_async(turn))
+        finally:
+            view.abandon()
 
-    def _turn(self, text: str, model: str, *, show_usage: bool) -> Callable[[], Any]:
+    def _turn(self, text: str, model: str, *, show_usage: bool) -> tuple[Callable[[], Any], View]:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
         choice = self.choose(model)
         conversation = self._open()
@@ -106,7 +112,7 @@ class Workspace:
         async def turn() -> AssistantMessage:
             return await conversation.turn(text, choice, cell, view, headless=headless)
 
-        return turn
+        return turn, view
 
     def _view(self, choice: Choice, *, show_usage: bool) -> View:
         label = choice.model.label
@@ -329,15 +335,17 @@ class _Conversation:
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
         try:
-            answer = await agent.prompt(text, cell_id=cell)
-        except BaseException:
-            if not agent.is_busy and not view.finished.is_set():
-                await self._settle(view)
-            raise
-        else:
-            await self._settle(view)
+            return await self._prompt(text, cell, view)
         finally:
             unsubscribe()
+
+    async def _prompt(self, text: str, cell: str | None, view: View) -> AssistantMessage:
+        try:
+            answer = await self.agent.prompt(text, cell_id=cell)
+        except asyncio.CancelledError:
+            await self._settle(view)
+            raise
+        await self._settle(view)
         for notice in self._take_notices():
             view.notice(notice)
         return answer
