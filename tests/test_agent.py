@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.factories import MODEL, call, stream, tool
-from yiem_nb.agent import Agent, AgentOptions, request_hash
+from yiem_nb.agent import Agent, AgentOptions, RequestHasher
 from yiem_nb.errors import (
     AgentBusyError,
     ErrorCode,
@@ -405,7 +405,9 @@ async def test_the_minute_is_counted_within_a_run_too() -> None:
 
 def test_a_request_that_looks_the_same_has_the_same_hash() -> None:
     def of(*messages: Any, prompt: str = "p", model: Model = MODEL) -> str:
-        return request_hash(model, ThinkingLevel.OFF, AgentContext(prompt, messages, {}))
+        return hasher.hash(model, ThinkingLevel.OFF, AgentContext(prompt, messages, {}))
+
+    hasher = RequestHasher()
 
     result = ToolResultMessage("c1", "work", "ok", details={"seconds": 1.0}, timestamp=1)
     again = ToolResultMessage("c1", "work", "ok", details={"seconds": 2.0}, timestamp=9)
@@ -413,7 +415,19 @@ def test_a_request_that_looks_the_same_has_the_same_hash() -> None:
     assert of(UserMessage("a", 1)) != of(UserMessage("b", 1))
     assert of(prompt="q") != of()
     assert of(model=Model(id="other")) != of()
-    assert request_hash(None, ThinkingLevel.OFF, AgentContext()) != of()
+    assert hasher.hash(None, ThinkingLevel.OFF, AgentContext()) != of()
+
+
+def test_a_growing_conversation_hashes_as_it_would_from_the_start() -> None:
+    grown, said = RequestHasher(), []
+    for number in range(5):
+        said.append(UserMessage(f"m{number}", 1))
+        context = AgentContext("", tuple(said), {"work": tool()})
+        whole = RequestHasher().hash(MODEL, ThinkingLevel.OFF, context)
+        assert grown.hash(MODEL, ThinkingLevel.OFF, context) == whole
+    branch = AgentContext("", (*said[:2], UserMessage("other", 1)), {"work": tool()})
+    whole = RequestHasher().hash(MODEL, ThinkingLevel.OFF, branch)
+    assert grown.hash(MODEL, ThinkingLevel.OFF, branch) == whole
 
 
 def test_the_options_have_the_specified_defaults() -> None:

@@ -44,7 +44,7 @@ from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
 from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
 from yiem_nb.tools import AgentTool, ToolExecutionMode
 
-__all__ = ["Agent", "AgentOptions", "Journal", "Prompt", "request_hash"]
+__all__ = ["Agent", "AgentOptions", "Journal", "Prompt", "RequestHasher"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
 
@@ -134,6 +134,7 @@ class Agent:
         self._requests: deque[float] = deque()
         self._unwritten: list[Callable[[Journal], Awaitable[None]]] = []
         self._early: _EarlyResults | None = None
+        self._hasher = RequestHasher()
         self._request_hash = ""
 
     # --- What is so --------------------------------------------------------------------
@@ -349,7 +350,7 @@ class Agent:
         context = replace(context, system_prompt=state.system_prompt, tools=dict(state.tools))
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
-        self._request_hash = request_hash(self._state.model, self._state.thinking_level, context)
+        self._request_hash = self._hasher.hash(state.model, state.thinking_level, context)
         return context
 
     async def _persist(self, event: AgentEvent, cell_id: str | None) -> None:
@@ -496,21 +497,50 @@ def _as_messages(prompt: Prompt) -> tuple[AgentMessage, ...]:
     return messages
 
 
-def request_hash(model: Model | None, level: ThinkingLevel, context: AgentContext) -> str:
-    """Hash the stable parts of a request: who is asked, with which prompt, tools and messages.
+class RequestHasher:
+    """Hashes the stable parts of a request: who is asked, with which prompt, tools and messages.
 
-    Times, usage and details are left out, so two requests that look the same to a model have
-    one hash.
+    Times, usage and details are left out, so two requests that look the same to a model have one
+    hash. A conversation grows at its end, so what was hashed for the last request is not read again.
     """
-    stable = {
-        "model": [model.provider, model.id, model.api] if model is not None else None,
-        "thinking": level,
-        "system": context.system_prompt,
-        "tools": [[t.name, t.description, t.parameters] for t in (context.tools or {}).values()],
-        "messages": [_stable_message(message) for message in context.messages],
-    }
-    text = json.dumps(stable, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def __init__(self) -> None:
+        self._messages: list[AgentMessage] = []
+        self._states: list[Any] = [hashlib.sha256()]
+
+    def hash(self, model: Model | None, level: ThinkingLevel, context: AgentContext) -> str:
+        """Return the hash, 64 hexadecimal digits."""
+        whole = self._of_messages(context.messages).copy()
+        stable = {
+            "model": [model.provider, model.id, model.api] if model is not None else None,
+            "thinking": level,
+            "system": context.system_prompt,
+            "tools": [
+                [tool.name, tool.description, tool.parameters]
+                for tool in (context.tools or {}).values()
+            ],
+        }
+        whole.update(_canonical(stable))
+        return str(whole.hexdigest())
+
+    def _of_messages(self, messages: Sequence[AgentMessage]) -> Any:
+        same = 0
+        for known, message in zip(self._messages, messages, strict=False):
+            if known is not message:
+                break
+            same += 1
+        del self._messages[same:], self._states[same + 1 :]
+        for message in messages[same:]:
+            state = self._states[-1].copy()
+            state.update(_canonical(_stable_message(message)))
+            self._messages.append(message)
+            self._states.append(state)
+        return self._states[-1]
+
+
+def _canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _stable_message(message: AgentMessage) -> list[Any]:

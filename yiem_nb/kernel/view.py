@@ -108,7 +108,9 @@ class _Segment:
     text: StreamingMarkdown
     pacer: Pacer
     started: float
-    dirty: bool = True
+    #: Whether nothing of it was shown yet, and whether there is more than was shown.
+    fresh: bool = True
+    dirty: bool = False
 
 
 @dataclass(slots=True)
@@ -205,8 +207,10 @@ class CellView:
         segment = self._segment(event.index, event.kind)
         segment.text.feed(event.text)
         segment.pacer.received(len(event.text))
+        if segment.dirty:
+            return  # the ticker knows already
         segment.dirty = True
-        if not segment.slot.shown:
+        if segment.fresh:
             self._refresh(segment)
         else:
             self._woken.set()
@@ -323,9 +327,9 @@ class CellView:
         else:
             bundle = thinking_bundle(segment.text.text, now - segment.started)
         size = sum(len(value) for value in bundle.values())
-        if segment.slot.shown and not segment.pacer.due(now, size):
+        if not segment.fresh and not segment.pacer.due(now, size):
             return
-        segment.dirty = False
+        segment.fresh = segment.dirty = False
         segment.pacer.sent(now, size)
         self._show(segment.slot, bundle)
 
