@@ -294,7 +294,7 @@ def test_updates_get_rarer_as_the_text_grows_and_stay_within_the_budget() -> Non
         if pacer.due(now, size):
             pacer.sent(now, size)
             spent, sent = spent + size, sent + 1
-    assert spent + 1000 * sent <= 18 * received + 20_000
+    assert spent + 1000 * sent <= 16 * received + 20_000
     assert 20 <= sent <= 100
     assert pacer.delay(now) >= 0.04
 

@@ -27,7 +27,7 @@ class Pacer:
     """
 
     def __init__(
-        self, *, interval: float = 0.04, ratio: float = 18.0, credit: float = 20_000
+        self, *, interval: float = 0.04, ratio: float = 16.0, credit: float = 20_000
     ) -> None:
         self._interval = interval
         self._ratio = ratio
