@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from yiem_nb.providers.catalogue import CLOUDS
 
 
@@ -17,10 +15,9 @@ def share(full: int, ci: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def no_keys_and_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def no_keys_and_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep keys, configuration and data of whoever runs the tests out of them."""
     for cloud in CLOUDS.values():
         monkeypatch.delenv(cloud.key_name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    yield

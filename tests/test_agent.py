@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-
 from tests.factories import MODEL, call, stream, tool
 from yiem_nb.agent import Agent, AgentOptions, RequestHasher
 from yiem_nb.errors import (

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-
 from yiem_nb.errors import AgentBusyError, ErrorCode, ToolAbortedError, YiemError
 from yiem_nb.kernel.bridge import Bridge, CellInterrupted, call_main
 
@@ -72,7 +71,7 @@ def test_what_a_function_raises_goes_back_to_the_run(bridge: Bridge, raised: Any
     async def ask() -> str:
         try:
             await call_main(fail)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             return type(error).__name__
         return "nothing"
 

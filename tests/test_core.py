@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.factories import call, run, tool
 from yiem_nb import errors
 from yiem_nb.errors import ErrorCode, InvalidParametersError, ProviderError, YiemError, redact

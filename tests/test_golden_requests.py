@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from yiem_nb.instructions import system_prompt
 from yiem_nb.messages import (
     AgentToolCall,
@@ -42,7 +41,9 @@ CLOUD = resolve(
 ).model
 TOOLS = {"price_of": tool_from_function(price_of)}
 ASKED = UserMessage("How much does a house cost in Portugal?", 1)
-CALLED = AssistantMessage(tool_calls=[AgentToolCall("c1", "price_of", {"country": "Portugal"})], timestamp=1)
+CALLED = AssistantMessage(
+    tool_calls=[AgentToolCall("c1", "price_of", {"country": "Portugal"})], timestamp=1
+)
 TOLD = ToolResultMessage("c1", "price_of", "252,000 euros", timestamp=1)
 STOPPED = AssistantMessage("A house in", stop_reason=StopReason.ABORTED, timestamp=1)
 FAILED = ToolResultMessage("c1", "price_of", "KeyError: 'Portugal'", is_error=True, timestamp=1)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.factories import MODEL, answer, call, results, run, stream, tool, trace
 from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, ProviderError
 from yiem_nb.events import AbortSignal, AgentEndEvent, MessageEndEvent, MessageUpdateEvent

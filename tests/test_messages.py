@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import yiem_nb
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-
-import yiem_nb
 from yiem_nb.messages import (
     AgentMessage,
     AgentToolCall,

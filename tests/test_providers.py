@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.fake_openai import FakeOpenAi, Reply, call, serving, text
 from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal, MessageUpdateEvent, RetryEvent

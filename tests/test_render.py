@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-
 from yiem_nb.messages import Usage, UsageCost
 from yiem_nb.render import (
     CallView,
@@ -33,8 +32,33 @@ from yiem_nb.render.view import money, seconds_text
 
 ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(
-        "p h1 h2 h3 h4 h5 h6 ul li blockquote pre code em strong s hr br table thead tbody tr span"
-        " details summary div".split(),
+        [
+            "p",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "h5",
+            "h6",
+            "ul",
+            "li",
+            "blockquote",
+            "pre",
+            "code",
+            "em",
+            "strong",
+            "s",
+            "hr",
+            "br",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "span",
+            "details",
+            "summary",
+            "div",
+        ],
         {"style"},
     ),
     "div": {"class", "style"},

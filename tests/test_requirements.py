@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 
 import pytest
-
 from tests.requirements import PENDING, ROWS, TRACE
 
 TESTS = Path(__file__).resolve().parent

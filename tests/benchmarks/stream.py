@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import httpx
-
 from tests.fake_openai import FakeOpenAi, Reply, serving, text
 from tests.kernel.harness import Cell, Kernel
 

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.browser.lab import Lab, lab
 
 pytestmark = pytest.mark.browser

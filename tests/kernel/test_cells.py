@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.conftest import share
 from tests.fake_openai import FakeOpenAi, Reply, call, serving, text
 from tests.kernel.envs import python_of, wanted

@@ -46,6 +46,7 @@ from yiem_nb.render import (
     StreamingMarkdown,
     call_bundle,
     footer_bundle,
+    html_of,
     notice_bundle,
     seconds_text,
     status_bundle,
@@ -323,7 +324,7 @@ class CellView:
     def _refresh(self, segment: _Segment) -> None:
         now = time.monotonic()
         if segment.kind == "text":
-            bundle: Bundle = {"text/html": segment.text.html, "text/plain": ""}
+            bundle: Bundle = {"text/html": html_of(segment.text.html), "text/plain": ""}
         else:
             bundle = thinking_bundle(segment.text.text, now - segment.started)
         size = sum(len(value) for value in bundle.values())

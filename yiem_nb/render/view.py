@@ -45,12 +45,13 @@ _ROW = "display:flex;gap:1em;justify-content:space-between;flex-wrap:wrap"
 _CODE = "margin:2px 0 6px;padding:4px 8px;white-space:pre-wrap;overflow-wrap:anywhere;max-height:24em;overflow:auto"
 
 
+#: Jupyter's own distance between an output's text and its edge.
+_INSET = "padding:0 var(--jp-code-padding,5px)"
+
+
 def _div(inner: str, style: str = "") -> str:
-    return (
-        f'<div class="yiem" style="{style}">{inner}</div>'
-        if style
-        else f'<div class="yiem">{inner}</div>'
-    )
+    styles = f"{_INSET};{style}" if style else _INSET
+    return f'<div class="yiem" style="{styles}">{inner}</div>'
 
 
 def html_of(rendered: str) -> str:
