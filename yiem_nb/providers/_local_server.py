@@ -18,7 +18,7 @@ def main() -> None:
     """Serve until standard input ends."""
     settings = json.loads(sys.stdin.readline())
     # From the beginning: it may be left alone while the weights are being read.
-    watch = threading.Thread(target=_end_with, args=(settings["parent"],))
+    watch = threading.Thread(target=_end_with, args=(settings["parent"],), daemon=True)
     watch.start()
     # llama.cpp talks on stdout; what we say there must be alone.
     answers = os.fdopen(os.dup(1), "w")

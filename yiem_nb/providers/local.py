@@ -116,6 +116,7 @@ class LocalServer:
         with self._lock:
             self._used = time.monotonic()
             if self._connection is None or not self._is_running():
+                self._clear()
                 self._connection = self._start()
                 threading.Thread(
                     target=self._watch, args=(self._process,), daemon=True, name="yiem-local-idle"
@@ -125,7 +126,11 @@ class LocalServer:
     def stop(self) -> None:
         """End it; the next request starts another."""
         with self._lock:
-            process, self._process, self._connection = self._process, None, None
+            self._clear()
+
+    def _clear(self) -> None:
+        """End and collect the process, if it is ours."""
+        process, self._process, self._connection = self._process, None, None
         if process is not None and self._owner == os.getpid():
             _end(process)
 
