@@ -27,7 +27,6 @@ from yiem_nb.instructions import SMALL_WINDOW, system_prompt
 from yiem_nb.kernel.capture import captured_prints
 from yiem_nb.kernel.notebook import find_notebook, session_path, stray_session_path
 from yiem_nb.kernel.pacing import Pacer
-from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, UserMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.state import AgentContext, AgentState, Deltas, reduce, tools_by_name
@@ -340,43 +339,3 @@ def test_what_is_printed_is_kept_up_to_a_limit(capsys: pytest.CaptureFixture[str
     assert "".join(heard) == "12345678\na"
     print("outside")
     assert capsys.readouterr().out == "outside\n"
-
-
-def test_the_private_loop_nests() -> None:
-    loop = PrivateLoop()
-
-    async def deep(level: int) -> int:
-        await asyncio.sleep(0)
-        return 0 if level == 0 else 1 + loop.run(deep(level - 1))
-
-    async def beside_a_running_loop() -> int:
-        return loop.run(deep(4))
-
-    assert asyncio.run(beside_a_running_loop()) == 4
-    loop.close()
-    loop.close()
-
-
-def test_an_interrupted_coroutine_cleans_up() -> None:
-    loop, steps = PrivateLoop(), []
-
-    async def work() -> None:
-        try:
-            asyncio.get_running_loop().call_soon(interrupt)
-            await asyncio.get_running_loop().create_future()
-        finally:
-            steps.append("cleaned up")
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        loop.run(work())
-    assert steps == ["cleaned up"]
-
-    async def fail() -> None:
-        raise ValueError("mine")
-
-    with pytest.raises(ValueError, match="mine"):
-        loop.run(fail())
-    loop.close()
