@@ -122,7 +122,7 @@ def _looked_up(source: Any, name: str, info: ValidationInfo) -> Any:
         return namespace[name]
     wanted = kind.__name__ if checked else "variable"
     problem = (
-        f"the variable {name!r} is a {type(namespace[name]).__name__}, not a {wanted}"
+        f"the variable {name!r} is of type {type(namespace[name]).__name__}, not {wanted}"
         if name in namespace
         else f"there is no variable {name!r}"
     )

@@ -69,7 +69,7 @@ def _metadata(annotation: Any) -> tuple[Any, ...]:
 def read_docs(function: Callable[..., Any]) -> FunctionDocs:
     """Read docstring and comments."""
     target = innermost(function)
-    text = inspect.getdoc(target if _is_described_by_type(function) else function) or ""
+    text = inspect.cleandoc(_docstring(function, target) or "")
     rest, sections = _split(text.splitlines())
     from_docstring: dict[str, str] = {}
     for style, section in sections:
@@ -82,9 +82,11 @@ def read_docs(function: Callable[..., Any]) -> FunctionDocs:
     return FunctionDocs(description, _comments(target) | from_docstring)
 
 
-def _is_described_by_type(function: Callable[..., Any]) -> bool:
-    """Whether the object's docstring is its class's: a partial's, or a callable object's."""
-    return not (inspect.isroutine(function) or inspect.isclass(function))
+def _docstring(function: Callable[..., Any], target: Any) -> str | None:
+    """Return the docstring of what is called: a partial's own is about partials."""
+    if inspect.isclass(function):
+        return vars(function).get("__doc__")  # not a base class's
+    return inspect.getdoc(function if inspect.isroutine(function) else target)
 
 
 def clipped_description(text: str) -> str:

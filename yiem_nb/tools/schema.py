@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from yiem_nb.errors import InvalidParametersError
-from yiem_nb.tools.signature import Argument, ToolParameter
+from yiem_nb.tools.signature import Argument, ToolParameter, UnresolvedAnnotationError
 from yiem_nb.tools.typed_dicts import rebuilt
 
 __all__ = ["Asked", "Shape", "shape_of"]
@@ -137,10 +137,22 @@ def _field(argument: Argument, description: str) -> tuple[Any, Any]:
             return _nullable(annotation), Field(default=None, **options)
         case _, default if default is _Kind.empty:
             return annotation, Field(**options)
-        case _, default if default is ...:  # pydantic's word for "required"
+        case _, default if default is ... or _is_endless(default):
+            # A factory hides it: the first is pydantic's "required", the others are no JSON.
             return annotation, Field(default_factory=lambda: default, **options)
         case _, default:
             return annotation, Field(default=default, **options)
+
+
+def _is_endless(default: Any) -> bool:
+    """Whether there is an infinity in it, or a NaN, or itself."""
+    try:
+        json.dumps(default, allow_nan=False, default=str)
+    except ValueError:
+        return True
+    except Exception:  # noqa: BLE001 - keys that are no strings, a broken __str__: pydantic decides
+        return False
+    return False
 
 
 def _alias(argument: Argument) -> str:
@@ -167,12 +179,15 @@ def _fitting(argument: Argument, name: str) -> Argument | None:
     """Return the argument as pydantic can read it; ``None`` leaves it to its default."""
     try:
         TypeAdapter(argument.annotation).json_schema(schema_generator=_QuietSchema)
-    except Exception as error:  # noqa: BLE001 - whatever a type's own hooks raise, this is the parameter
-        again = rebuilt(argument.annotation) if _is_about_typed_dicts(error) else None
-        if again is not None and again != argument.annotation:
-            return _fitting(replace(argument, annotation=again), name)
-    else:
         return argument
+    except Exception as error:  # noqa: BLE001 - whatever a type's own hooks raise, this is the parameter
+        problem = error
+    if _is_about_typed_dicts(problem):
+        again = _rebuilt(argument, name)
+        if again.annotation != argument.annotation:
+            return _fitting(again, name)
+    if _is_unresolved(problem):
+        raise _unresolved(argument, name, problem)
     if _has_default(argument.parameter):
         return None
     shown = inspect.formatannotation(argument.annotation)
@@ -180,6 +195,28 @@ def _fitting(argument: Argument, name: str) -> Argument | None:
         f"{name}: a model cannot pass a {shown} for the parameter {argument.parameter.name!r}.",
         hint=f"Annotate it as Var[{shown}] to be given a notebook variable by its name, "
         "or take plain values.",
+    )
+
+
+def _rebuilt(argument: Argument, name: str) -> Argument:
+    try:
+        return replace(argument, annotation=rebuilt(argument.annotation))
+    except NameError as error:
+        raise _unresolved(argument, name, error) from None
+
+
+def _is_unresolved(error: Exception) -> bool:
+    """Whether a name inside the type has no meaning, at least not yet."""
+    undefined = isinstance(error, PydanticUserError) and error.code == "class-not-fully-defined"
+    return undefined or isinstance(error, NameError)
+
+
+def _unresolved(argument: Argument, name: str, error: Exception) -> UnresolvedAnnotationError:
+    reason = str(error).split("\n", maxsplit=1)[0]
+    return UnresolvedAnnotationError(
+        f"{name}: the type {inspect.formatannotation(argument.annotation)} of the parameter "
+        f"{argument.parameter.name!r} is not complete: {reason}",
+        hint="Define what its fields name, in the notebook.",
     )
 
 
