@@ -114,13 +114,17 @@ class LocalServer:
             PROVIDER_LOCAL: a package is missing, or it does not start.
         """
         with self._lock:
-            self._used = time.monotonic()
-            if self._connection is None or not self._is_running():
+            is_new = self._connection is None or not self._is_running()
+            if is_new:
                 self._clear()
                 self._connection = self._start()
+            # A start may take longer than the patience with an idle one.
+            self._used = time.monotonic()
+            if is_new:
                 threading.Thread(
                     target=self._watch, args=(self._process,), daemon=True, name="yiem-local-idle"
                 ).start()
+            assert self._connection is not None
             return self._connection
 
     def stop(self) -> None:

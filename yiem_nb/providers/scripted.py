@@ -6,32 +6,33 @@ It never poses as a model: its name is ``scripted`` and nothing chooses it but y
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TypeAlias
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, cast
 
 from yiem_nb.errors import ErrorCode, ProviderError
-from yiem_nb.events import AbortSignal, MessageUpdateEvent
+from yiem_nb.events import Aborted, AbortSignal, MessageUpdateEvent
 from yiem_nb.messages import (
     AgentToolCall,
     AssistantMessage,
+    MessageContent,
     ReasoningContent,
+    StopReason,
     TextContent,
     Usage,
 )
 from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.state import AgentContext, StreamEvent
+from yiem_nb.state import AgentContext, Deltas, StreamEvent
 
 __all__ = ["ScriptedProvider", "Turn"]
 
-#: What it answers: a text, a call or several, a ready message, an error to raise, or a function of
-#: the request that returns one of these.
+#: A block of an answer: text, a thought, or a call.
+Part: TypeAlias = str | ReasoningContent | AgentToolCall
+
+#: What it answers: a block or several, a ready message, an error to raise, or a function of the
+#: request that returns one of these.
 Turn: TypeAlias = (
-    str
-    | AgentToolCall
-    | list[AgentToolCall]
-    | AssistantMessage
-    | Exception
-    | Callable[[AgentContext], "Turn"]
+    Part | Sequence[Part] | AssistantMessage | Exception | Callable[[AgentContext], "Turn"]
 )
 
 
@@ -62,6 +63,12 @@ class ScriptedProvider:
     model = Model(id="scripted", name="scripted (no model)", provider="scripted", api="scripted")
 
     def __init__(self, turns: Iterable[Turn], *, delay: float = 0.0, size: int = 4) -> None:
+        if isinstance(turns, str):
+            raise ProviderError(
+                "The script is one text, and should be a list of turns.",
+                hint=f"Write ScriptedProvider([{turns!r}]).",
+                code=ErrorCode.PROVIDER_CONFIG,
+            )
         self._turns = list(turns)
         self._delay = delay
         self._size = size
@@ -79,37 +86,67 @@ class ScriptedProvider:
                 hint="Add a turn to ScriptedProvider([...]).",
                 code=ErrorCode.PROVIDER_INCOMPLETE,
             )
-        return self._answer(self._turns[number - 1], model, context)
+        return self._answer(self._turns[number - 1], model, context, signal)
 
     async def _answer(
-        self, turn: Turn, model: Model, context: AgentContext
+        self, turn: Turn, model: Model, context: AgentContext, signal: AbortSignal
     ) -> AsyncIterator[StreamEvent]:
         if callable(turn):
             turn = turn(context)
         if isinstance(turn, Exception):
             raise turn
         message = _message(turn, model)
-        for index, block in enumerate(message.content):
-            if isinstance(block, TextContent | ReasoningContent):
-                kind = block.type
-                for start in range(0, len(block.text), self._size):
-                    if self._delay:
-                        await asyncio.sleep(self._delay)
-                    yield MessageUpdateEvent(index, kind, block.text[start : start + self._size])
-            elif isinstance(block, AgentToolCall):
-                yield MessageUpdateEvent(index, "toolCall", "", block.id, block.name)
+        given: list[MessageUpdateEvent] = []
+        try:
+            for index, block in enumerate(message.content):
+                for delta in _deltas(index, block, self._size):
+                    await self._pause(signal)
+                    given.append(delta)
+                    yield delta
+        except Aborted as stopped:
+            message = _cut(message, given, stopped)
         yield message
+
+    async def _pause(self, signal: AbortSignal) -> None:
+        signal.raise_if_aborted()
+        if self._delay:
+            with signal.guard():
+                await asyncio.sleep(self._delay)
+
+
+def _deltas(index: int, block: MessageContent, size: int) -> Iterator[MessageUpdateEvent]:
+    """Cut a block into deltas; joined they are the block."""
+    if isinstance(block, AgentToolCall):
+        text = block.raw_arguments or json.dumps(block.arguments, ensure_ascii=False)
+        yield MessageUpdateEvent(index, "toolCall", text, block.id, block.name)
+    elif isinstance(block, TextContent | ReasoningContent):
+        for start in range(0, len(block.text), size):
+            yield MessageUpdateEvent(index, block.type, block.text[start : start + size])
+
+
+def _cut(
+    message: AssistantMessage, given: list[MessageUpdateEvent], stopped: Aborted
+) -> AssistantMessage:
+    """Return what had been given of a message when it was stopped."""
+    changes = {
+        "stop_reason": StopReason.ABORTED,
+        "error_message": str(stopped),
+        "error_code": str(ErrorCode.EXECUTION_ABORTED),
+    }
+    partial = Deltas(message, given, len(given)).message()
+    return partial.model_copy(update=changes)
 
 
 def _message(turn: Turn, model: Model) -> AssistantMessage:
     if isinstance(turn, AssistantMessage):
         return turn
-    calls = [turn] if isinstance(turn, AgentToolCall) else turn if isinstance(turn, list) else []
+    parts = [turn] if isinstance(turn, Part) else list(cast("Sequence[Part]", turn))
+    is_calling = any(isinstance(part, AgentToolCall) for part in parts)
     return AssistantMessage(
-        "" if calls else str(turn),
+        [TextContent(part) if isinstance(part, str) else part for part in parts if part != ""],
         api=model.api,
         provider=model.provider,
         model=model.id,
-        tool_calls=calls,
+        stop_reason=StopReason.TOOL_USE if is_calling else StopReason.STOP,
         usage=Usage(reported=False),
     )
