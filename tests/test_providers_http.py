@@ -139,6 +139,13 @@ async def test_without_a_key_no_header_is_sent():
     assert "authorization" not in server.requests[0].headers
 
 
+async def test_a_redirect_within_a_host_is_not_followed_either():
+    async with fault_server([head(302, "text/plain", location="/login")]) as server:
+        outcome = await ask(server.base_url)
+    assert len(server.requests) == 1
+    assert "redirects to /login (302)" in str(outcome.message.error_message)
+
+
 async def test_a_redirect_is_not_followed_and_takes_no_key_along():
     async with fault_server(answer("stolen")) as other:
         moved = head(307, "text/plain", location=f"{other.base_url}/chat/completions")
@@ -248,8 +255,19 @@ async def test_an_account_without_credit_is_not_asked_again():
     assert "no credit" in str(outcome.message.error_message)
 
 
-async def test_an_answer_cut_before_its_first_word_is_tried_again():
-    async with fault_server([head(), b'data: {"choi', reset], answer("ok")) as server:
+@pytest.mark.parametrize(
+    "script",
+    [
+        [reset],
+        [head(), b'data: {"choi', reset],
+        [head(), b'data: {"choi'],
+        [head(), b"data: {broken}\n\n"],
+        [head(), delta("stop"), DONE],
+        [head(), event(error={"message": "busy", "code": 503})],
+    ],
+)
+async def test_an_answer_that_breaks_before_its_first_word_is_tried_again(script):
+    async with fault_server(script, answer("ok")) as server:
         outcome = await ask(server.base_url)
     assert outcome.message.text == "ok"
     assert len(outcome.retries) == 1
@@ -391,3 +409,40 @@ def test_each_loop_has_its_own_connections():
     provider = HttpProvider(connect)
     assert [asyncio.run(once()) for _ in range(3)] == ["ok"] * 3
     gc.collect()
+
+
+async def test_two_loops_at_once_have_their_own_connections():
+    async with fault_server(answer("one"), answer("two")) as server:
+
+        async def connect() -> Connection:
+            return Connection(server.base_url)
+
+        async def once() -> str:
+            context = AgentContext("", (UserMessage("hi", 1),))
+            stream = provider(MODEL, context, ThinkingLevel.OFF, AbortSignal())
+            events = [event async for event in stream]
+            if asyncio.get_running_loop() is not here:
+                await provider.aclose()
+            return events[-1].text
+
+        here = asyncio.get_running_loop()
+        provider = HttpProvider(connect)
+        said = [await once(), await asyncio.to_thread(lambda: asyncio.run(once()))]
+        await provider.aclose()
+        await provider.aclose()
+    assert said == ["one", "two"]
+
+
+async def test_the_system_prompt_is_sent_first():
+    async with fault_server(answer("ok")) as server:
+
+        async def connect() -> Connection:
+            return Connection(f"{server.base_url}/")
+
+        provider = HttpProvider(connect)
+        context = AgentContext("be brief", (UserMessage("hi", 1),))
+        stream = provider(MODEL, context, ThinkingLevel.OFF, AbortSignal())
+        assert [event async for event in stream][-1].text == "ok"
+        await provider.aclose()
+    assert server.requests[0].line.startswith("POST /v1/chat/completions ")
+    assert server.requests[0].json["messages"][0] == {"role": "system", "content": "be brief"}
