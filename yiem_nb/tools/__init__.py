@@ -1,4 +1,4 @@
-"""Tools: the contract, Python functions as tools, and (later) registry and policy."""
+"""Tools: the contract, functions as tools, and the registry of those a model may call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from yiem_nb.tools.base import (
     validate_tool_arguments,
 )
 from yiem_nb.tools.context import ToolContext, Var
+from yiem_nb.tools.decorator import tool
 from yiem_nb.tools.function import call_function, tool_from_function
-from yiem_nb.tools.registry import ToolRegistry, registry, tool
+from yiem_nb.tools.registry import ToolChange, ToolRegistry, registry
 from yiem_nb.tools.results import Formatter
 from yiem_nb.tools.running import FunctionKind, Outcome, Runner, outcome_of
 from yiem_nb.tools.worker import call_in_thread
@@ -28,6 +29,7 @@ __all__ = [
     "OnUpdate",
     "Outcome",
     "Runner",
+    "ToolChange",
     "ToolContext",
     "ToolExecutionMode",
     "ToolRegistry",

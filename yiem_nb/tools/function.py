@@ -28,7 +28,7 @@ from yiem_nb.tools.running import (
 from yiem_nb.tools.schema import Shape, shape_of
 from yiem_nb.tools.signature import innermost, read_parameters
 
-__all__ = ["FunctionExecute", "call_function", "tool_from_function"]
+__all__ = ["FunctionExecute", "call_function", "tool_from_function", "tool_name"]
 
 
 class FunctionExecute:
@@ -152,12 +152,7 @@ def tool_from_function(
     InvalidParametersError
         Names the parameter, its type and the remedy.
     """
-    if not callable(function):
-        raise InvalidParametersError(
-            f"{type(function).__name__} cannot be called, so it cannot be a tool.",
-            hint="Give a function.",
-        )
-    own = name or _own_name(function)
+    own = tool_name(function, name)
     docs = read_docs(function)
     shape = shape_of(own, read_parameters(function, own), docs.of)
     execute = FunctionExecute(
@@ -175,12 +170,25 @@ def tool_from_function(
     )
 
 
-def _own_name(function: Callable[..., Any]) -> str:
-    """Return a function's name, if it is one that every provider takes."""
+def tool_name(function: Callable[..., Any], given: str | None = None) -> str:
+    """Return what a model calls a function: the given name, else its own.
+
+    Raises
+    ------
+    InvalidParametersError
+        Its own name is none that every provider takes, or it cannot be called at all.
+    """
+    if not callable(function):
+        raise InvalidParametersError(
+            f"{type(function).__name__} cannot be called, so it cannot be a tool.",
+            hint="Give a function.",
+        )
+    if given is not None:
+        return given
     target = innermost(function) if isinstance(function, functools.partial) else function
-    name = getattr(target, "__name__", type(target).__name__)
+    name = str(getattr(target, "__name__", type(target).__name__))
     if name.isascii() and name.isidentifier() and len(name) <= MAX_NAME_LENGTH:
-        return str(name)
+        return name
     shown = "A lambda has no name" if name == "<lambda>" else f"{name!r} is no name for a tool"
     raise InvalidParametersError(
         f"{shown}: letters, digits and _, not starting with a digit, at most 64 characters.",

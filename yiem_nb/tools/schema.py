@@ -191,10 +191,12 @@ def _fitting(argument: Argument, name: str) -> Argument | None:
     if _has_default(argument.parameter):
         return None
     shown = inspect.formatannotation(argument.annotation)
+    remedy = f"Annotate it as Var[{shown}] to be given a notebook variable by its name"
+    if _is_about_typed_dicts(problem):
+        remedy = "Take TypedDict from typing_extensions instead of typing"
     raise InvalidParametersError(
         f"{name}: a model cannot pass a {shown} for the parameter {argument.parameter.name!r}.",
-        hint=f"Annotate it as Var[{shown}] to be given a notebook variable by its name, "
-        "or take plain values.",
+        hint=f"{remedy}, or take plain values.",
     )
 
 
