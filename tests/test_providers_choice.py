@@ -307,6 +307,11 @@ def test_looking_at_the_choice_asks_no_server() -> None:
     assert resolve(typed=Settings("ollama/llama3.2"), **facts).model.id == "llama3.2"
 
 
+def test_the_embedded_model_is_meant_by_its_name_even_where_an_address_is_set() -> None:
+    typed = Settings("some-model", "http://127.0.0.1:9999/v1")
+    assert resolve(explicit="local", typed=typed, **NOTHING).model.provider == "local"
+
+
 def test_prices_and_windows_of_the_catalogue_are_sensible() -> None:
     for model in MODELS:
         assert 0 < model.cost.input <= model.cost.output

@@ -399,3 +399,39 @@ def test_long_words_are_cut():
 def test_hosts_are_named_and_this_machine_is_known(url, host, is_here):
     assert faults.host_of(url) == host
     assert faults.is_loopback(url) is is_here
+
+
+def test_a_refusal_on_all_of_a_names_addresses_is_a_refusal():
+    error = http.httpx.ConnectError("All connection attempts failed")
+    error.__cause__ = OSError("All connection attempts failed")
+    error.__cause__.__cause__ = ExceptionGroup(
+        "several", [ConnectionRefusedError(111, "::1"), ConnectionRefusedError(111, "127.0.0.1")]
+    )
+    fault = faults.transport_fault(error, url="http://localhost:8080/v1")
+    assert fault.message == "Cannot reach localhost:8080: the connection was refused."
+    assert fault.hint == "Is the server running?"
+
+
+def test_a_network_that_is_not_there_is_told_in_its_own_words():
+    error = http.httpx.ConnectError("[Errno 101] Network is unreachable")
+    fault = faults.transport_fault(error, url="https://api.example.com/v1")
+    assert fault.message == "Cannot reach api.example.com: [Errno 101] Network is unreachable"
+    assert fault.code is ErrorCode.PROVIDER_UNREACHABLE
+    assert fault.retryable
+
+
+async def test_a_list_of_models_that_is_none_is_no_second_fault():
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        body = b"<html>not here" if line.startswith(b"GET") else b'{"error": "nope"}'
+        status = 200 if line.startswith(b"GET") else 404
+        writer.write(head(status, "application/json") + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    outcome = await ask(f"http://127.0.0.1:{port}/v1")
+    server.close()
+    assert outcome.message.error_code == ErrorCode.PROVIDER_NOT_FOUND
+    assert "It says: nope" in str(outcome.message.error_message)

@@ -41,7 +41,8 @@ class Settings:
     Parameters
     ----------
     model
-        ``"local"``, ``"provider/id"``, an id of the catalogue, or, with `base_url`, any id.
+        ``"local"``, which always is the embedded model; ``"provider/id"``; an id of the
+        catalogue; or, with `base_url`, any id.
     base_url
         Root of a server that speaks chat completions.
     api_key_env
@@ -124,6 +125,10 @@ def resolve(
 
 
 def _choice(wish: Settings, environ: Mapping[str, str], source: str) -> Choice:
+    if wish.model == LOCAL:
+        from yiem_nb.providers.local import LOCAL_MODEL
+
+        return Choice(LOCAL_MODEL, source=source)
     key_name = check_variable_name(wish.api_key_env)
     if wish.base_url:
         if not wish.model:
@@ -135,10 +140,6 @@ def _choice(wish: Settings, environ: Mapping[str, str], source: str) -> Choice:
         base_url = check_base_url(wish.base_url)
         _check_key(key_name, environ)
         return Choice(unknown_model("custom", wish.model, base_url), key_name, source)
-    if wish.model == LOCAL:
-        from yiem_nb.providers.local import LOCAL_MODEL
-
-        return Choice(LOCAL_MODEL, source=source)
     model = _named(wish.model)
     if model.provider in CLOUDS:
         key_name = key_name or CLOUDS[model.provider].key_name
