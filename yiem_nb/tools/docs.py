@@ -166,7 +166,7 @@ def _comments(function: Any) -> dict[str, str]:
     try:
         source = textwrap.dedent(inspect.getsource(function))
         definition = ast.parse(source).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
+    except (OSError, TypeError, ValueError, IndexError, SyntaxError, tokenize.TokenError):
         return {}
     if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
         return {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from yiem_nb.errors import ErrorCode, YiemError, redact
 from yiem_nb.messages import AgentToolResult
-from yiem_nb.tools.reprs import guarded
+from yiem_nb.tools.reprs import REPR_SECONDS, guarded
 from yiem_nb.tools.text import clipped
 
 __all__ = ["failure_result"]
@@ -74,7 +74,7 @@ def _sentences(error: BaseException) -> list[str]:
 
 
 def _sentence(error: BaseException) -> str:
-    said = guarded(lambda: str(error), lambda why: f"<its text {why}>")
+    said = guarded(lambda: str(error), lambda why: f"<its text {why}>", seconds=REPR_SECONDS)
     return f"{_kind(error)}: {said}" if said else _kind(error)
 
 

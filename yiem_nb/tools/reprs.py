@@ -6,11 +6,11 @@ import reprlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, TypeVar
 
-__all__ = ["MAX_REPR", "bounded_repr", "guarded"]
+__all__ = ["MAX_REPR", "REPR_SECONDS", "bounded_repr", "guarded"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def _deadline(seconds: float) -> Iterator[None]:
     """
     end = time.monotonic() + seconds
 
-    def watch(frame: FrameType, event: str, argument: Any) -> Any:
+    def watch(frame: FrameType, event: str, argument: Any) -> Any:  # pragma: no cover - a tracer
         frame.f_trace_opcodes = True  # `while True: pass` never comes to another line
         if time.monotonic() > end:
             raise _Overtime
@@ -49,10 +49,12 @@ def _deadline(seconds: float) -> Iterator[None]:
         sys.settrace(before)
 
 
-def guarded(describe: Callable[[], T], otherwise: Callable[[str], T]) -> T:
-    """Return ``describe()``, or ``otherwise(why)`` if it raises or does not end."""
+def guarded(
+    describe: Callable[[], T], otherwise: Callable[[str], T], *, seconds: float | None = None
+) -> T:
+    """Return ``describe()``, or ``otherwise(why)`` if it raises, or runs longer than `seconds`."""
     try:
-        with _deadline(REPR_SECONDS):
+        with nullcontext() if seconds is None else _deadline(seconds):
             return describe()
     except _Overtime:
         why = "does not end"
@@ -66,5 +68,9 @@ def guarded(describe: Callable[[], T], otherwise: Callable[[str], T]) -> T:
 def bounded_repr(value: Any) -> str:
     """Return a short `repr` of anything."""
     kind = type(value).__name__
-    text = guarded(lambda: _SHORT.repr(value), lambda why: f"<{kind} whose repr {why}>")
+    text = guarded(
+        lambda: _SHORT.repr(value),
+        lambda why: f"<{kind} whose repr {why}>",
+        seconds=REPR_SECONDS,
+    )
     return text[:MAX_REPR]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from yiem_nb.messages import AgentToolResult, ImageContent, TextContent
 from yiem_nb.tools.failures import failure_result
-from yiem_nb.tools.reprs import bounded_repr, guarded
+from yiem_nb.tools.reprs import REPR_SECONDS, bounded_repr, guarded
 from yiem_nb.tools.text import MAX_CHARACTERS, clipped, few
 from yiem_nb.tools.trimmed import as_json, is_data
 
@@ -234,7 +234,7 @@ def _has_own_form(value: Any) -> bool:
 def _own_form(value: Any, format: Formatter | None) -> _Described | None:
     """Ask the object: an image, then Markdown, then text. HTML is not for the model."""
     asked = format or _asked
-    found = guarded(lambda: asked(value)[0], lambda _why: {})
+    found = guarded(lambda: asked(value)[0], lambda _why: {}, seconds=REPR_SECONDS)
     kind = type(value).__name__
     for mime_type in _IMAGES:
         data = _binary(found.get(mime_type))
@@ -247,7 +247,9 @@ def _own_form(value: Any, format: Formatter | None) -> _Described | None:
     return None
 
 
-def _asked(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _asked(  # pragma: no cover - tested, but under the tracer of a deadline
+    value: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Do what IPython's formatter does, where there is no IPython."""
     bundle: Any = getattr(value, "_repr_mimebundle_", dict)()
     found = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})

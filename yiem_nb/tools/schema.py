@@ -140,8 +140,8 @@ def _field(argument: Argument, description: str) -> tuple[Any, Any]:
         case _, default if default is ... or _is_endless(default):
             # A factory hides it: the first is pydantic's "required", the others are no JSON.
             return annotation, Field(default_factory=lambda: default, **options)
-        case _, default:
-            return annotation, Field(default=default, **options)
+        case _:
+            return annotation, Field(default=parameter.default, **options)
 
 
 def _is_endless(default: Any) -> bool:
