@@ -446,3 +446,41 @@ async def test_the_system_prompt_is_sent_first():
         await provider.aclose()
     assert server.requests[0].line.startswith("POST /v1/chat/completions ")
     assert server.requests[0].json["messages"][0] == {"role": "system", "content": "be brief"}
+
+
+# --- Everywhere ----------------------------------------------------------------------------
+
+
+async def test_a_body_cut_anywhere_is_a_prefix_of_the_answer_and_says_so():
+    body = b"".join(part for part in answer("Größe 🍷") if isinstance(part, bytes))[len(head()) :]
+    cuts: list[Script] = [[head(), body[:length]] for length in range(len(body))]
+    async with fault_server(*cuts) as server:
+        for length in range(len(body)):
+            outcome = await ask(server.base_url, attempts=1)
+            assert "Größe🍷".startswith(outcome.message.text)
+            assert outcome.message.text == outcome.text
+            is_whole = b'"stop"}]}' in body[:length]
+            assert (outcome.message.stop_reason is StopReason.STOP) == is_whole
+            assert is_whole or outcome.message.error_code == ErrorCode.PROVIDER_INCOMPLETE
+
+
+async def test_a_stop_at_any_step_of_an_answer_keeps_what_was_shown_and_leaves_nothing_open():
+    words = [delta(content=word) for word in ["one", "two", "three", "four"]]
+    loop = asyncio.get_running_loop()
+    for step in range(30):
+        signal = AbortSignal()
+        async with fault_server([head(), *words, stall]) as server:
+            steps = iter(range(step))
+
+            def count(steps=steps, signal=signal) -> None:
+                if next(steps, None) is None:
+                    signal.abort("now")
+                else:
+                    loop.call_soon(count, steps, signal)
+
+            loop.call_soon(count)
+            outcome = await asyncio.wait_for(ask(server.base_url, signal=signal), 5)
+            assert outcome.message.stop_reason is StopReason.ABORTED
+            assert outcome.message.text == outcome.text
+            for request in server.requests:
+                await asyncio.wait_for(request.closed.wait(), 1)

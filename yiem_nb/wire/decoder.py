@@ -158,7 +158,11 @@ class Decoder(ABC):
 
     def _end(self) -> None:
         if self._frames is not None and not self.done:
-            self._take(self._frames.close())
+            rest = self._frames.close()
+            if self._framing in ("sse", "lines"):
+                # A server may forget the last line end; half an event, though, is nothing (F15).
+                rest = [frame for frame in rest if frame[0] == "error" or _is_whole(frame[1])]
+            self._take(rest)
         self._frames = None
         self._text.flush()
         self._builder.flush()
@@ -230,3 +234,13 @@ class Decoder(ABC):
 
     def _note_broken_reply(self) -> None:
         self._reply_is_broken = True
+
+
+def _is_whole(data: bytes) -> bool:
+    if data.strip() == b"[DONE]":
+        return True
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
