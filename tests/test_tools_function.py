@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Un
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import Doc
@@ -252,6 +252,22 @@ def test_classes_callable_objects_and_cached_functions_are_tools() -> None:
     assert _call(len, {"obj": [1, 2]}) == 2
 
 
+def test_wrappers_get_their_arguments_as_they_take_them() -> None:
+    @functools.singledispatch
+    def dispatched(x: int, y: int = 2):
+        return x, y
+
+    def plain(x: int, y: int = 2):
+        return x, y
+
+    @functools.wraps(plain)
+    def by_name(**named):
+        return plain(**named)
+
+    assert _call(dispatched, {"x": 1}) == (1, 2)
+    assert _call(by_name, {"x": 1}) == (1, 2)
+
+
 def test_names_in_a_closure_are_resolved() -> None:
     class Local(BaseModel):
         a: int
@@ -377,6 +393,7 @@ def test_arguments_must_be_an_object_and_a_validator_may_fail() -> None:
     assert _complaint(f, {"m": {"x": 1}}) == "The arguments of f cannot be read: KeyError: 1"
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists)))
 def test_whatever_a_model_sends_is_read_or_refused(arguments: dict[str, Any]) -> None:
     def f(a: int, b: list[int] = [], **more: str):  # noqa: B006

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 from yiem_nb.errors import InvalidParametersError, keep_secret
@@ -136,6 +136,7 @@ def test_no_text_is_above_its_cap(value: Any) -> None:
     assert len(result.details["summary"]) < 100
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=20))
 def test_plain_data_comes_back_from_the_text(value: Any) -> None:
     text = to_result({"value": value}).text

@@ -32,8 +32,10 @@ class BoundCall:
     kwargs: dict[str, Any]
 
 
-def bind(shape: Shape, arguments: object, context: ToolContext) -> BoundCall:
-    """Check and convert the model's arguments.
+def bind(
+    shape: Shape, arguments: object, context: ToolContext, *, by_position: bool = False
+) -> BoundCall:
+    """Check and convert the model's arguments; what may go by name does, unless told otherwise.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def bind(shape: Shape, arguments: object, context: ToolContext) -> BoundCall:
         elif parameter.kind is _Kind.VAR_KEYWORD:
             kwargs |= value
         elif parameter.kind is _Kind.POSITIONAL_ONLY or (
-            rest and parameter.kind is _Kind.POSITIONAL_OR_KEYWORD
+            (rest or by_position) and parameter.kind is _Kind.POSITIONAL_OR_KEYWORD
         ):
             args.append(parameter.default if value is OMITTED else value)
         elif value is not OMITTED:

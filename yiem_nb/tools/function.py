@@ -26,7 +26,7 @@ from yiem_nb.tools.running import (
     run_in_private,
 )
 from yiem_nb.tools.schema import Shape, shape_of
-from yiem_nb.tools.signature import innermost, read_parameters
+from yiem_nb.tools.signature import innermost, read_parameters, takes_positions
 
 __all__ = ["FunctionExecute", "call_function", "tool_from_function", "tool_name"]
 
@@ -90,7 +90,8 @@ class FunctionExecute:
         InvalidParametersError
             With each argument that does not fit.
         """
-        given = bind(self.shape, arguments, context)
+        by_position = takes_positions(self.function)
+        given = bind(self.shape, arguments, context, by_position=by_position)
         call = functools.partial(self.function, *given.args, **given.kwargs)
         finished: Any = finish if self.kind == "plain" else finish_async
         return functools.partial(finished, call, self._reporter(context), context.signal)

@@ -100,7 +100,9 @@ def _source_of(function: Callable[..., Any], namespace: Mapping[str, Any]) -> _S
 
 
 def _name_of(value: Any, namespace: Mapping[str, Any]) -> str | None:
-    return next((name for name, known in tuple(namespace.items()) if known is value), None)
+    """Return the name the user gave an object; IPython's own, such as ``_``, come and go."""
+    names = (name for name, known in tuple(namespace.items()) if known is value)
+    return next((name for name in names if not name.startswith("_")), None)
 
 
 def _identity(function: Callable[..., Any]) -> tuple[str, str]:

@@ -190,7 +190,7 @@ def _fitting(argument: Argument, name: str) -> Argument | None:
         raise _unresolved(argument, name, problem)
     if _has_default(argument.parameter):
         return None
-    shown = inspect.formatannotation(argument.annotation)
+    shown = inspect.formatannotation(argument.annotation).replace("__main__.", "")
     remedy = f"Annotate it as Var[{shown}] to be given a notebook variable by its name"
     if _is_about_typed_dicts(problem):
         remedy = "Take TypedDict from typing_extensions instead of typing"

@@ -22,6 +22,7 @@ __all__ = [
     "UnresolvedAnnotationError",
     "innermost",
     "read_parameters",
+    "takes_positions",
 ]
 
 _Kind = inspect.Parameter
@@ -90,6 +91,20 @@ def read_parameters(function: Callable[..., Any], name: str) -> tuple[ToolParame
         )
     scope = _Scope.of(function)
     return tuple(item for parameter in found for item in _tool_parameters(parameter, scope, name))
+
+
+def takes_positions(function: Callable[..., Any]) -> bool:
+    """Whether this is a wrapper around another function that passes ``*args`` on.
+
+    Some, `functools.singledispatch` for one, look at the first of them.
+    """
+    if not hasattr(function, "__wrapped__"):
+        return False
+    try:
+        own = inspect.signature(function, follow_wrapped=False).parameters.values()
+    except ValueError:  # compiled, as `functools.lru_cache` is
+        return False
+    return any(each.kind is _Kind.VAR_POSITIONAL for each in own)
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
