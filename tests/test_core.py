@@ -146,9 +146,18 @@ async def test_a_swallowed_interruption_leaves_no_trace() -> None:
     assert asyncio.current_task().cancelling() == 0
 
 
-def test_a_guard_needs_a_task() -> None:
-    with pytest.raises(RuntimeError):
-        AbortSignal().guard().__enter__()
+async def test_a_guard_needs_a_task() -> None:
+    told: list[str] = []
+
+    def enter() -> None:
+        try:
+            AbortSignal().guard().__enter__()
+        except RuntimeError as error:
+            told.append(str(error))
+
+    asyncio.get_running_loop().call_soon(enter)
+    await asyncio.sleep(0)
+    assert told == ["AbortSignal.guard() needs a running task"]
 
 
 # --- The fold ------------------------------------------------------------------------------

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.factories import MODEL, answer, call, results, run, stream, tool, trace
 from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, ProviderError
-from yiem_nb.events import AbortSignal, AgentEndEvent, MessageEndEvent, MessageUpdateEvent
+from yiem_nb.events import (
+    AbortSignal,
+    AgentEndEvent,
+    MessageEndEvent,
+    MessageUpdateEvent,
+    RetryEvent,
+)
 from yiem_nb.loop import (
     AgentLoopConfig,
     ToolBlock,
@@ -202,7 +208,8 @@ async def test_calls_decide_not_the_stop_reason() -> None:
 
 
 async def test_a_second_call_of_one_id_gets_an_id_and_a_result_of_its_own() -> None:
-    events = await run([[call("c"), call("c"), call("c")], "done"], tools=[tool()])
+    three = AssistantMessage("text", tool_calls=[call("c"), call("c"), call("c")])
+    events = await run([three, "done"], tools=[tool()])
     assert list(results(events)) == ["c", "c~2", "c~3"]
 
 
@@ -339,6 +346,26 @@ async def test_a_stream_without_an_end_is_an_error() -> None:
     events = await run([], stream_fn=stream(delta("half")))
     assert answer(events).error_code == "PROVIDER_INCOMPLETE"
     assert answer(events).text == "half"
+
+
+async def test_a_retry_is_passed_on_before_the_message_begins() -> None:
+    items = (RetryEvent(1, 0.5, "busy"), delta("x"), AssistantMessage("x", timestamp=1))
+    events = await run([], stream_fn=stream(*items))
+    assert trace(events) == "A{ T[ ms(user) me(user) retry ms(asst) u me(asst:stop) ]T(0) }A"
+
+
+async def test_any_async_iterator_is_a_stream() -> None:
+    class Once:
+        def __init__(self, *_: Any) -> None:
+            self.left = [AssistantMessage("done", timestamp=1)]
+
+        def __aiter__(self) -> Any:
+            return self
+
+        async def __anext__(self) -> Any:
+            return self.left.pop()
+
+    assert answer(await run([], stream_fn=Once)).text == "done"
 
 
 async def test_after_a_failed_answer_no_queue_is_asked() -> None:

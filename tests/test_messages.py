@@ -87,6 +87,10 @@ def test_a_tool_result_takes_either_role_and_writes_one() -> None:
 def test_a_call_says_whether_it_can_be_run() -> None:
     assert AgentToolCall("c", "f", type="function").type == "toolCall"
     assert AgentToolCall.model_validate({"type": "function", "id": "c", "name": "f"}).runnable
+    nested = AssistantMessage.model_validate(
+        {"content": [{"type": "function", "id": "c", "name": "f"}]}
+    )
+    assert nested.tool_calls[0].name == "f"
     assert not AgentToolCall("c", "f", raw_arguments="{", incomplete=True).runnable
     assert not AgentToolCall("c", "f", raw_arguments="[]", invalid=True).runnable
 

@@ -27,6 +27,7 @@ from yiem_nb.render import (
     thinking_bundle,
 )
 from yiem_nb.render.highlight import highlighted
+from yiem_nb.render.markdown import is_safe_link
 from yiem_nb.render.text import cleaned, clipped, size_of, visible
 from yiem_nb.render.view import money, seconds_text
 
@@ -220,14 +221,23 @@ def test_display_mathematics_that_is_not_closed_is_text(text: str) -> None:
     assert not problems(render_html(text))
 
 
-def test_images_from_elsewhere_are_links_and_small_ones_are_shown() -> None:
+def test_an_address_nobody_can_read_is_text() -> None:
+    assert not is_safe_link("http://[bad")
+    assert "<code>$$" in render_html("text\n\n    $$\n    x\n    $$")
+    assert "<span>$a$</span></a>" in render_html("[$a$](https://h.example)")
+
+
+def test_images_from_elsewhere_are_links_and_small_ones_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("yiem_nb.render.markdown.MAX_IMAGE_CHARACTERS", 1_000)
     html = render_html(
         f"![a cat](https://h.example/c.png) ![]({'https://h.example'}) ![p]({PIXEL})"
     )
     assert ">image: a cat (h.example)</a>" in html
     assert ">image (h.example)</a>" in html
     assert f'<img src="{PIXEL}" alt="p"' in html
-    assert "<img" not in render_html(f"![big](data:image/png;base64,{'A' * 2_900_000})")
+    assert "<img" not in render_html(f"![big](data:image/png;base64,{'A' * 2_000})")
     assert render_html("[![a](https://i.example/x)](https://b.example)").count("<a ") == 1
     assert "<a>x</a>" in render_html(f"[x]({PIXEL})")
     assert safe_markdown(f"![p]({PIXEL})") == f"![p]({PIXEL})"
@@ -253,6 +263,8 @@ def test_code_is_never_touched_in_the_markdown_form() -> None:
     assert safe_markdown("\\![a](u) \\\\![a](u)") == "\\![a](u) \\\\\\![a](u)"
     assert safe_markdown("$a<b$ `unclosed <i>") == "$a< b$ `unclosed &lt;i>"
     assert safe_markdown("plain") == "plain"
+    table = "| <b> | <i> |\n|--|--|\n| <u> | 2 |"
+    assert safe_markdown(table) == table.replace("<", "&lt;")
     assert safe_markdown("[r]: https://a.b\n<b>\n\n\n<i>") == "[r]: https://a.b\n&lt;b>\n\n\n&lt;i>"
 
 

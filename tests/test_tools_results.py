@@ -86,22 +86,22 @@ for _ in range(10_000):
         (True, "true", "true"),
         (math.nan, "NaN", "NaN"),
         (10**5000, "<int of 16,610 bits>", "<int of 16,610 bits>"),
-        ([1, "é"], '[1, "é"]', "2 items"),
-        ({"n": math.inf, (1, 2): None, 3: 4}, '{"n": Infinity, "[1, 2]": null, "3": 4}', "3 items"),
+        ([1, "é"], '[1,"é"]', "2 items"),
+        ({"n": math.inf, (1, 2): None, 3: 4}, '{"n":Infinity,"[1, 2]":null,"3":4}', "3 items"),
         ({7}, "[7]", "[7]"),
-        (_Point(1, 2), '{"x": 1, "y": 2}', "2 items"),
-        (_Pair(1, [2]), '{"left": 1, "right": [2]}', '{"left": 1, "right": [2]}'),
-        (_Secretive(key="hunter22"), '{"key": "**********", "other": null}', None),
+        (_Point(1, 2), '{"x":1,"y":2}', "2 items"),
+        (_Pair(1, [2]), '{"left":1,"right":[2]}', '{"left":1,"right":[2]}'),
+        (_Secretive(key="hunter22"), '{"key":"**********","other":null}', None),
         (date(2026, 1, 2), "2026-01-02", "2026-01-02"),
         (np.int64(3), "3", "3"),
-        ({"n": np.float32(2.5)}, '{"n": 2.5}', '{"n": 2.5}'),
+        ({"n": np.float32(2.5)}, '{"n":2.5}', '{"n":2.5}'),
         (_CYCLE, '["…"]', None),
         (_DEEP, "[" * 30 + '"…"' + "]" * 30, None),
         (itertools.count(), "count(0)", "count(0)"),
-        ({"it": itertools.count()}, '{"it": "count(0)"}', None),
+        ({"it": itertools.count()}, '{"it":"count(0)"}', None),
         (_Raises(), "<_Raises whose repr raises SystemExit>", None),
         (b"abc", "3 bytes, sha256 ba7816bf8f01cfea…, beginning with b'abc'", "3 bytes"),
-        ({"b": b"\xff"}, '{"b": "b\'\\\\xff\'"}', None),
+        ({"b": b"\xff"}, '{"b":"b\'\\\\xff\'"}', None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -282,7 +282,7 @@ def test_an_object_is_asked_how_it_looks() -> None:
 def test_the_formatter_that_is_handed_in_is_asked_instead() -> None:
     shown = {"text/plain": "  ", "text/markdown": "by the formatter", "image/jpeg": b""}
     assert to_result(object(), format=lambda _: (shown, {})).text == "by the formatter"
-    assert to_result({"a": 1}, format=lambda _: (shown, {})).text == '{"a": 1}'
+    assert to_result({"a": 1}, format=lambda _: (shown, {})).text == '{"a":1}'
 
 
 def test_ipythons_own_formatter_fits() -> None:

@@ -347,10 +347,9 @@ class _Guard:
             del self._signal._guards[self._task]
 
     def fire(self) -> None:
-        """Interrupt the wait, once."""
-        if not self._fired:
-            self._fired = True
-            self._task.cancel()
+        """Interrupt the wait; a signal fires once, so this is called once."""
+        self._fired = True
+        self._task.cancel()
 
 
 Listener: TypeAlias = Callable[[AgentEvent, AbortSignal], Awaitable[None] | None]

@@ -151,8 +151,6 @@ def _dollar_end(text: str, start: int, limit: int) -> int | None:
 
 def _block_math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """``$$`` or ``\\[`` that opens a line, up to its closing mark, over several lines."""
-    if state.is_code_block(start):
-        return False
     position = state.bMarks[start] + state.tShift[start]
     opening = state.src[position : position + 2]
     closing = {"$$": "$$", "\\[": "\\]"}.get(opening)
@@ -182,11 +180,6 @@ class _Renderer(RendererHTML):
     """Markdown-it's renderer, with our own links, images, code, text and mathematics."""
 
     def text(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env) -> str:
-        return _plain(tokens[index].content)
-
-    def text_special(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env
-    ) -> str:
         return _plain(tokens[index].content)
 
     def math(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env) -> str:
