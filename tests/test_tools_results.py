@@ -95,7 +95,7 @@ for _ in range(10_000):
         (date(2026, 1, 2), "2026-01-02", "2026-01-02"),
         (np.int64(3), "3", "3"),
         ({"n": np.float32(2.5)}, '{"n":2.5}', '{"n":2.5}'),
-        (_CYCLE, '["…"]', None),
+        (_CYCLE, '["[[[[[[[...]]]]]]]"]', None),
         (_DEEP, "[" * 30 + '"…"' + "]" * 30, None),
         (itertools.count(), "count(0)", "count(0)"),
         ({"it": itertools.count()}, '{"it":"count(0)"}', None),

@@ -43,7 +43,11 @@ def as_json(value: Any) -> str:
     What is nothing but text then, such as a date, is that text.
     """
     copied = _Trimmer().copy(value)
-    return copied if isinstance(copied, str) else json.dumps(copied, ensure_ascii=False)
+    return (
+        copied
+        if isinstance(copied, str)
+        else json.dumps(copied, ensure_ascii=False, separators=(",", ":"))
+    )
 
 
 class _Trimmer:
@@ -56,7 +60,9 @@ class _Trimmer:
     def copy(self, value: Any) -> Any:
         if isinstance(value, _SCALARS):
             return _scalar(value)
-        if id(value) in self._open or len(self._open) >= MAX_DEPTH:
+        if id(value) in self._open:  # it contains itself
+            return bounded_repr(value)
+        if len(self._open) >= MAX_DEPTH:
             return "…"
         self._open.add(id(value))
         try:
