@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from yiem_nb.session import SessionStats as SessionStats
     from yiem_nb.state import AgentState as AgentState
     from yiem_nb.tools import AgentTool as AgentTool
+    from yiem_nb.tools import OnUpdate as OnUpdate
+    from yiem_nb.tools import ToolContext as ToolContext
+    from yiem_nb.tools import Var as Var
     from yiem_nb.tools import tool as tool
 
 _ROOMS = {
@@ -65,7 +68,7 @@ _ROOMS = {
     "providers": ("ScriptedProvider",),
     "session": ("JsonlSessionStorage", "SessionStats"),
     "state": ("AgentState",),
-    "tools": ("AgentTool", "tool"),
+    "tools": ("AgentTool", "OnUpdate", "ToolContext", "Var", "tool"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

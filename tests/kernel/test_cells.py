@@ -362,7 +362,7 @@ def test_a_failed_request_fails_the_cell_and_the_next_one_works(
         ("raise ValueError('bad')", "ValueError: bad"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("raise KeyboardInterrupt", "Interrupted"),
-        ("return object()", "object object at"),
+        ("return object()", "object at 0x"),
         ("x = []; x.append(x); return x", "["),
         ("return float('nan')", "NaN"),
         ("return 'x' * 10**6", "characters left out"),

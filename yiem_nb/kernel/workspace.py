@@ -69,6 +69,7 @@ class Workspace:
         self._conversation: _Conversation | None = None
         registry.namespace = lambda: shell.user_ns
         registry.runner = self._run_function
+        registry.formatter = shell.display_formatter.format
         atexit.register(self.close)
 
     # --- Asking ------------------------------------------------------------------------
@@ -170,6 +171,11 @@ class Workspace:
             self._providers[where] = _http_provider(choice)
         return self._providers[where]
 
+    async def _close_connections(self) -> None:
+        for provider in self._providers.values():
+            await provider.aclose()
+        self._providers.clear()
+
     # --- The session -------------------------------------------------------------------
 
     def _open(self) -> _Conversation:
@@ -212,6 +218,8 @@ class Workspace:
         """Stop what runs and finish writing; for the end of the kernel."""
         atexit.unregister(self.close)
         self.stop()
+        if self._providers:
+            self.bridge.run_sync(self._close_connections)
         self.bridge.thread.stop()
         if self._conversation is not None:
             self._conversation.journal.close()
@@ -400,6 +408,11 @@ class _Conversation:
 
     def _take_notices(self) -> list[str]:
         notices, self._notices = self._notices, []
+        notices += [
+            f"{change.name} is no longer offered to the model: {change.reason}"
+            for change in self._workspace.registry.changes()
+            if change.kind == "withdrawn"
+        ]
         if self.storage.problem:
             notices.append(self.storage.problem)
         return notices
