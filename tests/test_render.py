@@ -210,6 +210,7 @@ def test_dollars_follow_pandocs_rule(text: str, expected: str) -> None:
 def test_display_mathematics_reaches_the_page_untouched(text: str) -> None:
     html = render_html(f"before\n\n{text}\n\nafter")
     assert text in html
+    assert text in render_html(f"right below\n{text}")
     assert "<em>" not in html
 
 
