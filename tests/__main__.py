@@ -28,6 +28,7 @@ PURE = [
     "calls",
     "errors",
     "events",
+    "hashing",
     "instructions",
     "loop",
     "messages",

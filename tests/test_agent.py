@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.factories import MODEL, call, stream, tool
-from yiem_nb.agent import Agent, AgentOptions, RequestHasher
+from yiem_nb.agent import Agent, AgentOptions
 from yiem_nb.errors import (
     AgentBusyError,
     ErrorCode,
@@ -25,6 +25,7 @@ from yiem_nb.events import (
     QueueUpdateEvent,
     ToolExecutionEndEvent,
 )
+from yiem_nb.hashing import RequestHasher
 from yiem_nb.messages import (
     AgentToolResult,
     AssistantMessage,

@@ -7,13 +7,11 @@ journal writes it down, the fold makes it state, listeners hear of it, in this o
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
 from yiem_nb.errors import (
@@ -32,6 +30,7 @@ from yiem_nb.events import (
     QueueUpdateEvent,
     TurnEndEvent,
 )
+from yiem_nb.hashing import RequestHasher
 from yiem_nb.listeners import Subscription, subscribe
 from yiem_nb.loop import AgentLoopConfig, agent_loop, agent_loop_continue, check_can_continue
 from yiem_nb.messages import (
@@ -44,7 +43,7 @@ from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
 from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
 from yiem_nb.tools import AgentTool, ToolExecutionMode
 
-__all__ = ["Agent", "AgentOptions", "Journal", "Prompt", "RequestHasher"]
+__all__ = ["Agent", "AgentOptions", "Journal", "Prompt"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
 
@@ -495,56 +494,3 @@ def _as_messages(prompt: Prompt) -> tuple[AgentMessage, ...]:
             hint="End it with a UserMessage.",
         )
     return messages
-
-
-class RequestHasher:
-    """Hashes the stable parts of a request: who is asked, with which prompt, tools and messages.
-
-    Times, usage and details are left out, so two requests that look the same to a model have one
-    hash. A conversation grows at its end, so what was hashed for the last request is not read again.
-    """
-
-    def __init__(self) -> None:
-        self._messages: list[AgentMessage] = []
-        self._states: list[Any] = [hashlib.sha256()]
-
-    def hash(self, model: Model | None, level: ThinkingLevel, context: AgentContext) -> str:
-        """Return the hash, 64 hexadecimal digits."""
-        whole = self._of_messages(context.messages).copy()
-        stable = {
-            "model": [model.provider, model.id, model.api] if model is not None else None,
-            "thinking": level,
-            "system": context.system_prompt,
-            "tools": [
-                [tool.name, tool.description, tool.parameters]
-                for tool in (context.tools or {}).values()
-            ],
-        }
-        whole.update(_canonical(stable))
-        return str(whole.hexdigest())
-
-    def _of_messages(self, messages: Sequence[AgentMessage]) -> Any:
-        same = 0
-        for known, message in zip(self._messages, messages, strict=False):
-            if known is not message:
-                break
-            same += 1
-        del self._messages[same:], self._states[same + 1 :]
-        for message in messages[same:]:
-            state = self._states[-1].copy()
-            state.update(_canonical(_stable_message(message)))
-            self._messages.append(message)
-            self._states.append(state)
-        return self._states[-1]
-
-
-def _canonical(value: Any) -> bytes:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _stable_message(message: AgentMessage) -> list[Any]:
-    blocks = [block.model_dump(exclude_none=True, by_alias=True) for block in message.content]
-    if isinstance(message, ToolResultMessage):
-        return [message.role, message.tool_call_id, message.is_error, blocks]
-    return [message.role, blocks]

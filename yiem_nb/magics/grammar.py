@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,15 +86,16 @@ class _Entry:
 
     usage: str
     does: str
-    without: Command
-    takes_word: bool = False
+    alone: Command
+    #: Builds the command from one word, for those that take one.
+    with_word: Callable[[str], Command] | None = None
 
     def parse(self, words: list[str]) -> Command | None:
         """Build the command from its arguments, or return ``None`` where they do not fit."""
         if not words:
-            return self.without
-        if self.takes_word and len(words) == 1 and _WORD.fullmatch(words[0]):
-            return ModelCommand(words[0])
+            return self.alone
+        if self.with_word is not None and len(words) == 1 and _WORD.fullmatch(words[0]):
+            return self.with_word(words[0])
         return None
 
 
@@ -102,7 +103,7 @@ _WORD = re.compile(r"[A-Za-z0-9][\w.:/@+-]*")
 
 COMMANDS: dict[str, _Entry] = {
     "model": _Entry(
-        "model [NAME]", "choose the model, or list what there is", ModelCommand(), True
+        "model [NAME]", "choose the model, or list what there is", ModelCommand(), ModelCommand
     ),
     "tools": _Entry("tools", "list the functions the model may call", ToolsCommand()),
     "session": _Entry("session", "say where this conversation is kept", SessionCommand()),
