@@ -166,6 +166,26 @@ def test_a_function_that_swallows_the_interrupt_does_not_save_the_run(bridge: Br
         bridge.run_sync(ask)
 
 
+def test_a_function_that_swallows_every_interrupt_ends_with_the_second(bridge: Bridge) -> None:
+    first, second = threading.Event(), threading.Event()
+
+    def swallow_all() -> None:
+        first.set()
+        while True:
+            try:
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                second.set()
+
+    async def ask() -> None:
+        await call_main(swallow_all)
+
+    interrupt_soon(first)
+    interrupt_soon(second)
+    with pytest.raises(CellInterrupted):
+        bridge.run_sync(ask)
+
+
 def test_an_interrupt_in_a_nested_run_stops_the_outer_one_too(bridge: Bridge) -> None:
     started = threading.Event()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -443,6 +444,37 @@ def test_no_key_is_in_anything_that_is_kept_or_shown(tmp_path: Path) -> None:
         assert canary not in shown
         refused = kernel.run(f"%config YiemMagics.api_key_env = {canary!r}")
         assert canary not in refused.stream + refused.error
+
+
+def test_a_terminal_and_a_script_show_the_same_as_text(tmp_path: Path) -> None:
+    script = tmp_path / "script.ipy"
+    replies = [call("work", {"seconds": 0.01}), text("It *worked*."), Reply(status=401, raw=b"")]
+    with serving(*replies) as server:
+        script.write_text(
+            "%load_ext yiem_nb\n"
+            f"%config YiemMagics.base_url = {server.base_url!r}\n"
+            "%config YiemMagics.model = 'fake-1'\n"
+            f"{SLOW_TOOL}\n"
+            "%yiem please work\n"
+            "%yiem once more\n"
+            "print('never reached')\n"
+        )
+        home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / ".data")}
+        done = subprocess.run(
+            [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", str(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env=os.environ | home,
+            stdin=subprocess.DEVNULL,
+        )
+    assert "▸ work(seconds=0.01) → " in done.stdout
+    assert "It *worked*.\n\nfake-1 · 10 in" in done.stdout
+    assert "wants a key" in done.stdout + done.stderr
+    assert "never reached" not in done.stdout
+    assert "\x1b" not in done.stdout.split("▸", 1)[1].split("fake-1")[0]
+    assert done.returncode != 0
 
 
 # --- Lines and settings --------------------------------------------------------------------

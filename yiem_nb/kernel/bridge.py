@@ -58,6 +58,13 @@ class CellInterrupted(KeyboardInterrupt):
         return [str(self)]
 
 
+class _Insisted(BaseException):
+    """Raised by a second interrupt inside a function that swallowed the first.
+
+    No `KeyboardInterrupt`, which such a function would swallow again.
+    """
+
+
 class LoopThread:
     """The daemon thread that agents run on; started on first use, restarted in a forked child."""
 
@@ -222,7 +229,7 @@ class _Call:
                 result = self.context.run(self.function)
             finally:
                 interrupts.raising = False
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, _Insisted):
             error = ToolAbortedError("Interrupted")
         except BaseException as raised:  # noqa: BLE001 - a tool's SystemExit must not end the kernel
             error = _sendable(raised)
@@ -367,7 +374,7 @@ class _Interrupts:
             level.on_interrupt()
             level = level.outer
         if self.raising:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt if self.count == 1 else _Insisted
 
 
 # --- The bridge ----------------------------------------------------------------------------

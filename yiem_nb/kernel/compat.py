@@ -6,11 +6,10 @@ uses and has an answer for a terminal IPython, which has no kernel at all.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
-__all__ = ["cell_id", "has_kernel", "is_headless", "main_loop"]
+__all__ = ["cell_id", "has_kernel", "is_headless"]
 
 
 def has_kernel(shell: Any) -> bool:
@@ -41,10 +40,3 @@ def _request(shell: Any) -> dict[str, Any]:
     """Return the execute request of the running cell, as the front end sent it."""
     get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
     return (get_parent("shell") or {}) if get_parent is not None else {}
-
-
-def main_loop(shell: Any) -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of the main thread, on which a kernel runs its cells."""
-    io_loop = getattr(getattr(shell, "kernel", None), "io_loop", None)
-    loop = getattr(io_loop, "asyncio_loop", None)
-    return loop if isinstance(loop, asyncio.AbstractEventLoop) else None
