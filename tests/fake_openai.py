@@ -65,6 +65,8 @@ class FakeOpenAi:
         self.sent: list[list[float]] = []
         #: When the client's side of each connection was seen closed.
         self.closed: list[float] = []
+        #: How many connections are open now.
+        self.open = 0
         self.port = 0
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -96,12 +98,14 @@ class FakeOpenAi:
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
         try:
             while await self._exchange(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             self.closed.append(time.monotonic())
         finally:
+            self.open -= 1
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

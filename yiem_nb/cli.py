@@ -7,6 +7,7 @@ import importlib.util
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -71,6 +72,8 @@ def _demo(arguments: argparse.Namespace) -> int:
     lesson = copy_lesson(arguments.folder)
     port = arguments.port or _free_port()
     token = secrets.token_urlsafe(24)
+    # Ended from outside, it ends the server too, as with Ctrl+C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = subprocess.Popen(_lab_command(lesson, port), env=os.environ | {"JUPYTER_TOKEN": token})
     try:
         _wait_for(server, port)

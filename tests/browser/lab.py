@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, Request, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 FLAGS = [
     "--no-sandbox",
@@ -129,12 +129,14 @@ class Lab:
         self.page = page
         self.server = server
         self.foreign: list[str] = []
-        page.on("request", self._note)
+        page.on("request", lambda request: self._note(request.url))
+        page.on("websocket", lambda socket: self._note(socket.url))
 
-    def _note(self, request: Request) -> None:
-        parts = urlsplit(request.url)
-        if parts.scheme in ("http", "https", "ws", "wss") and parts.port != self.server.port:
-            self.foreign.append(request.url)
+    def _note(self, url: str) -> None:
+        parts = urlsplit(url)
+        own = (parts.hostname, parts.port) == ("127.0.0.1", self.server.port)
+        if parts.scheme in ("http", "https", "ws", "wss") and not own:
+            self.foreign.append(url)
 
     def open(self, name: str) -> None:
         """Open a notebook and wait until its kernel is idle, or there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -175,3 +176,6 @@ def test_the_demo_opens_the_lesson_and_keeps_what_is_there(tmp_path: Path) -> No
         process.wait(20)
         process.stdout.close()
     assert (tmp_path / "demo" / LESSON).exists()
+    port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        pass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -30,7 +32,10 @@ def python_of(version: str) -> str:
     """The interpreter of the environment with this ipykernel."""
     if version == "newest":
         return sys.executable
-    home = CACHE / f"ipykernel-{version}-{sys.version_info[0]}.{sys.version_info[1]}"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wants = [sys.version, *VERSIONS[version], *project["dependencies"]]
+    digest = hashlib.sha256("\n".join(wants).encode()).hexdigest()[:8]
+    home = CACHE / f"ipykernel-{version}-{digest}"
     python = home / "bin" / "python"
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)

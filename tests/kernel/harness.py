@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,12 @@ class Kernel:
                     f"{words!r} never came: {cell.text!r} {cell.stream!r} {cell.error!r}"
                 )
             self._read_iopub(deadline)
+
+    def read_until(self, cell: Cell, instant: float) -> None:
+        """Read messages until `cell` is idle or the clock reaches `instant`."""
+        while not cell.ended and time.monotonic() < instant:
+            with suppress(TimeoutError):
+                self._read_iopub(instant)
 
     def interrupt(self) -> None:
         """Interrupt as Jupyter Server does."""

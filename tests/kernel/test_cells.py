@@ -4,58 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.conftest import share
-from tests.fake_openai import FakeOpenAi, Reply, call, serving, text
-from tests.kernel.envs import python_of, wanted
+from tests.fake_openai import Reply, call, serving, text
+from tests.kernel.envs import wanted
 from tests.kernel.harness import Kernel
+from tests.kernel.scenes import SLOW_TOOL, entries, messages, notebook
 
 pytestmark = pytest.mark.kernel
-
-SLOW_TOOL = """
-@yiem.tool
-def work(seconds: float) -> dict:
-    "Work for a while."
-    import time
-    print("working", seconds)
-    time.sleep(seconds)
-    return {"worked": seconds}
-"""
-
-
-@contextmanager
-def notebook(
-    folder: Path, *replies: Reply, version: str = "newest", **env: str
-) -> Iterator[tuple[Kernel, FakeOpenAi]]:
-    """A kernel of a notebook in `folder`, with the extension and a server that answers `replies`."""
-    variables = {"JPY_SESSION_NAME": str(folder / "n.ipynb")} | env
-    with serving(*replies) as server:
-        kernel = Kernel(python_of(version), folder, variables)
-        try:
-            assert kernel.run("%load_ext yiem_nb").status == "ok"
-            settings = f"%config YiemMagics.base_url = {server.base_url!r}\n"
-            kernel.run(settings + "%config YiemMagics.model = 'fake-1'")
-            yield kernel, server
-        finally:
-            kernel.stop()
-
-
-def entries(folder: Path, name: str = "n") -> list[dict[str, Any]]:
-    lines = (folder / f"{name}.yiem.jsonl").read_bytes().split(b"\n")
-    return [json.loads(line) for line in lines if line]
-
-
-def messages(folder: Path) -> list[dict[str, Any]]:
-    return [e["message"] for e in entries(folder) if e["type"] == "message"]
 
 
 # --- The scene -----------------------------------------------------------------------------
@@ -213,85 +173,6 @@ def test_a_redefined_function_is_the_new_one_and_a_deleted_one_is_gone(tmp_path:
         kernel.run("del f")
         kernel.run("%%yiem\ngo")
         assert "tools" not in server.requests[4]
-
-
-# --- Interrupts ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", wanted())
-def test_an_interrupt_at_any_instant_ends_the_cell_and_loses_nothing(
-    version: str, tmp_path: Path
-) -> None:
-    rng = random.Random(20261201)
-    count = share(40, 8)
-    replies = []
-    for _ in range(count):
-        replies += [
-            text("first " * 20, delay=0.01),
-            call("work", {"seconds": 0.25}),
-            text("last " * 20, delay=0.01),
-        ]
-    latencies: list[float] = []
-    with notebook(tmp_path, version=version) as (kernel, server):
-        kernel.run(SLOW_TOOL)
-        kernel.run("%%yiem\nwarm up")
-        for _ in range(count):
-            server.replies[len(server.requests) :] = [
-                text("first " * 20, delay=0.01),
-                call("work", {"seconds": 0.25}),
-                text("last " * 20, delay=0.01),
-            ]
-            cell = kernel.submit("%%yiem\ngo")
-            instant = cell.started + rng.uniform(0.02, 1.0)
-            while time.monotonic() < instant and not cell.ended:
-                kernel._read_iopub(time.monotonic() + 0.01) if True else None
-            at = time.monotonic()
-            if not cell.ended:
-                kernel.interrupt()
-            kernel.wait(cell)
-            if cell.status == "error":
-                latencies.append(cell.ended - at)
-                assert "Traceback" not in cell.error
-            server.replies[len(server.requests) :] = [text("fine")]
-            assert "fine" in kernel.run("%%yiem\nstill there?").text
-    latencies.sort()
-    print(
-        f"\nipykernel {version}: {len(latencies)} interrupts, "
-        f"p50 {latencies[len(latencies) // 2] * 1000:.0f} ms, max {latencies[-1] * 1000:.0f} ms"
-    )
-    assert len(latencies) >= count // 2
-    _check_tree(tmp_path)
-
-
-def _check_tree(folder: Path) -> None:
-    """Every line parses, every parent is there, every call of a whole answer has one result."""
-    kept = entries(folder)
-    ids = {e["id"] for e in kept}
-    assert all(e["parentId"] is None or e["parentId"] in ids for e in kept[1:])
-    results = [m["toolCallId"] for m in messages(folder) if m["role"] == "toolResult"]
-    for message in messages(folder):
-        if message["role"] == "assistant" and message["stopReason"] == "toolUse":
-            assert all(b["id"] in results for b in message["content"] if b["type"] == "toolCall")
-
-
-def test_cells_queued_behind_an_interrupted_one_do_not_run(tmp_path: Path) -> None:
-    with notebook(tmp_path, Reply([{"content": "so-far"}], stall=True), text("never")) as (
-        kernel,
-        server,
-    ):
-        first, second = kernel.submit("%%yiem\none"), kernel.submit("%%yiem\ntwo")
-        kernel.wait_for(first, "so-far")
-        kernel.interrupt()
-        kernel.wait(first)
-        assert "■ interrupted" in first.error
-        assert "the partial answer is kept" in first.text
-        deadline = time.monotonic() + 10
-        while not second.status and time.monotonic() < deadline:
-            reply = kernel.client.get_shell_msg(timeout=10)
-            if reply["parent_header"]["msg_id"] == second.id:
-                second.status = reply["content"]["status"]
-        assert second.status in ("aborted", "error")
-        assert len(server.requests) == 1
 
 
 # --- Bad input -----------------------------------------------------------------------------
