@@ -178,7 +178,14 @@ def test_a_streamed_text_ends_as_it_would_whole(parts: list[str], size: int) -> 
         assert not problems(streaming.html)
     assert streaming.text == text
     assert streaming.finish() == render_html(text)
-    assert streaming.html == render_html(text)
+
+
+def test_a_list_that_goes_on_after_a_blank_line_stays_one_list() -> None:
+    streaming = StreamingMarkdown()
+    for character in "1. z\n\n1. z\n":
+        streaming.feed(character)
+        assert streaming.html
+    assert streaming.html == render_html("1. z\n\n1. z\n")
 
 
 def test_prices_stay_prices_and_mathematics_is_left_to_the_host() -> None:

@@ -16,7 +16,8 @@ __all__ = ["StreamingMarkdown"]
 class StreamingMarkdown:
     """Collects deltas; `html` is what there is so far.
 
-    A top-level block is final once another has begun after it, so only the last is rendered again.
+    A top-level block is final once another has begun after it in a whole line, so only the last is
+    rendered again.
     (A link whose definition comes later is the exception; `finish` gives the exact text.)
     """
 
@@ -47,9 +48,11 @@ class StreamingMarkdown:
         start = tokens[last].map if tokens else None
         if last and start is not None:
             lines = text.split("\n")
-            done, text = "\n".join(lines[: start[0]]), "\n".join(lines[start[0] :])
-            self._done.append(render_tokens(tokens[:last], self._env, done))
-            tokens = tokens[last:]
+            # A line that is not whole yet may still turn out to go on with the block before it.
+            if start[0] < len(lines) - 1:
+                done, text = "\n".join(lines[: start[0]]), "\n".join(lines[start[0] :])
+                self._done.append(render_tokens(tokens[:last], self._env, done))
+                tokens = tokens[last:]
         self._tail = text
         return "".join(self._done) + render_tokens(tokens, self._env, text)
 
