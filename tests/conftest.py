@@ -6,7 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from yiem_nb.providers.catalogue import CLOUDS
+
+# CI tries the same examples each time; `--full` looks for new ones.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("new", deadline=None)
+settings.load_profile("new" if os.environ.get("YIEM_TESTS_FULL") else "same")
 
 
 def share(full: int, ci: int) -> int:
