@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from yiem_nb.errors import ErrorCode, YiemError, redact
 from yiem_nb.events import (
+    CALLEE_RAISES,
     Aborted,
     AbortSignal,
     AgentEvent,
@@ -22,6 +23,7 @@ from yiem_nb.events import (
     ToolExecutionEndEvent,
     ToolExecutionStartEvent,
     ToolExecutionUpdateEvent,
+    is_own_cancellation,
 )
 from yiem_nb.messages import (
     AgentMessage,
@@ -129,9 +131,13 @@ async def settled(value: Any) -> Any:
 
 def sentence(error: BaseException) -> str:
     """Say in one redacted sentence what was raised."""
-    return (
-        str(error) if isinstance(error, YiemError) else redact(f"{type(error).__name__}: {error}")
-    )
+    if isinstance(error, YiemError):
+        return str(error)
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be printed
+        said = "(it has no text)"
+    return redact(f"{type(error).__name__}: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,13 @@ class _Immediate:
     result: AgentToolResult
 
 
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A call whose result could not be kept: the run cannot go on."""
+
+    error: Exception
+
+
 class Batch:
     """The calls of one answer: prepared in order, run together, answered in order."""
 
@@ -167,7 +180,7 @@ class Batch:
         self.config = config
         self.signal = signal
         self.messages: list[ToolResultMessage] = []
-        self._events: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        self._events: asyncio.Queue[AgentEvent | _Broken] = asyncio.Queue()
         self._results: dict[str, ToolResultMessage] = {}
         self._slots = asyncio.Semaphore(config.tool_calls_per_turn or max(len(self.calls), 1))
 
@@ -219,6 +232,8 @@ class Batch:
             if self.signal.aborted and deadline is None:
                 deadline = asyncio.get_running_loop().time() + ABORT_GRACE_SECONDS
             event = await self._next_event(deadline)
+            if isinstance(event, _Broken):
+                raise event.error
             if event is None and deadline is not None:
                 break
             if isinstance(event, ToolExecutionEndEvent):
@@ -229,7 +244,7 @@ class Batch:
             if step.call.id in unfinished:
                 yield await self._finish(step.call, _aborted_result())
 
-    async def _next_event(self, deadline: float | None) -> AgentEvent | None:
+    async def _next_event(self, deadline: float | None) -> AgentEvent | _Broken | None:
         """Wait for the next event; ``None`` when the signal fires, or the deadline passes, before it."""
         try:
             if deadline is None:
@@ -256,7 +271,7 @@ class Batch:
                 mended = tool.prepare_arguments(dict(call.arguments))
                 call = call.model_copy(update={"arguments": mended})
             arguments = validate_tool_arguments(tool, call)
-        except Exception as error:  # noqa: BLE001 - the model mends what we tell it
+        except CALLEE_RAISES as error:  # the model mends what we tell it
             return _Immediate(call, _failure(error, ErrorCode.INVALID_PARAMETERS))
         return await self._ask(_Prepared(call, tool, arguments))
 
@@ -267,9 +282,13 @@ class Batch:
         try:
             with self.signal.guard():
                 block = await settled(hook(step.call, step.arguments, self.context, self.signal))
+            if block is not None and not isinstance(block, ToolBlock):
+                raise TypeError(f"before_tool_call returned {block!r}, not a ToolBlock or None")
         except Aborted:
             return _Immediate(step.call, _aborted_result())
-        except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
+        except CALLEE_RAISES as error:  # a hook that fails must not let the call through
+            if is_own_cancellation(error):
+                raise
             return _Immediate(step.call, _failure(error, ErrorCode.EXECUTION_DENIED))
         if block is not None:
             return _Immediate(step.call, error_result(block.reason, block.code))
@@ -278,8 +297,11 @@ class Batch:
     async def _run_one(self, step: _Prepared) -> None:
         async with self._slots:
             result = await self._execute(step)
-        result = await self._after(step.call, result)
-        self._events.put_nowait(await self._finish(step.call, result))
+        try:
+            result = await self._after(step.call, result)
+            self._events.put_nowait(await self._finish(step.call, result))
+        except Exception as error:  # noqa: BLE001 - the run waits for this task's word, and gets it
+            self._events.put_nowait(_Broken(error))
 
     async def _execute(self, step: _Prepared) -> AgentToolResult:
         """Run the tool; whatever it raises, exits of the interpreter included, is a result."""
@@ -310,7 +332,13 @@ class Batch:
             return result
         try:
             changed = await settled(hook(call, result, self.context, self.signal))
-        except Exception as error:  # noqa: BLE001 - the result it should have checked is not trusted
+            if changed is not None and not isinstance(changed, AgentToolResult):
+                raise TypeError(
+                    f"after_tool_call returned {changed!r}, not an AgentToolResult or None"
+                )
+        except CALLEE_RAISES as error:  # the result it should have checked is not trusted
+            if is_own_cancellation(error):
+                raise
             return _failure(error, ErrorCode.EXECUTION_FAILED)
         return result if changed is None else changed
 
@@ -344,7 +372,7 @@ class Batch:
 class _Updates:
     """A call's progress on its way to the run: from any thread, and not after the call is over."""
 
-    def __init__(self, call: AgentToolCall, events: asyncio.Queue[AgentEvent | None]) -> None:
+    def __init__(self, call: AgentToolCall, events: asyncio.Queue[AgentEvent | _Broken]) -> None:
         self._call = call
         self._events = events
         self._loop = asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from yiem_nb.messages import (
 )
 
 __all__ = [
+    "CALLEE_RAISES",
     "AbortSignal",
     "Aborted",
     "AgentEndEvent",
@@ -44,6 +45,7 @@ __all__ = [
     "ToolExecutionUpdateEvent",
     "TurnEndEvent",
     "TurnStartEvent",
+    "is_own_cancellation",
 ]
 
 
@@ -347,9 +349,22 @@ class _Guard:
             del self._signal._guards[self._task]
 
     def fire(self) -> None:
-        """Interrupt the wait; a signal fires once, so this is called once."""
-        self._fired = True
-        self._task.cancel()
+        """Interrupt the wait, once: two threads may fire the signal at the same time."""
+        if not self._fired:
+            self._fired = True
+            self._task.cancel()
+
+
+#: What code that is not ours may raise and the run must survive. In a task, SystemExit and
+#: KeyboardInterrupt would end the whole loop, and a CancelledError would pass for our own.
+CALLEE_RAISES = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+
+
+def is_own_cancellation(error: BaseException) -> bool:
+    """Whether `error` is the running task being cancelled, not something its callee raised."""
+    task = asyncio.current_task()
+    cancelling = task is not None and task.cancelling() > 0
+    return cancelling and isinstance(error, asyncio.CancelledError)
 
 
 Listener: TypeAlias = Callable[[AgentEvent, AbortSignal], Awaitable[None] | None]

@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yiem_nb.errors import redact
-from yiem_nb.events import AbortSignal, AgentEvent, Listener, MessageUpdateEvent
+from yiem_nb.events import (
+    CALLEE_RAISES,
+    AbortSignal,
+    AgentEvent,
+    Listener,
+    MessageUpdateEvent,
+    is_own_cancellation,
+)
 
 __all__ = ["Subscription", "subscribe"]
 
@@ -120,7 +127,9 @@ class _AsyncSubscription(Subscription):
                     result = self._listener(*item)
                     if inspect.isawaitable(result):
                         await result
-                except Exception as error:  # noqa: BLE001 - its failure is its own
+                except CALLEE_RAISES as error:
+                    if is_own_cancellation(error):
+                        raise
                     self._report(error)
 
 

@@ -11,12 +11,15 @@ it) before the next step is taken.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from yiem_nb.calls import AgentLoopConfig, Batch, ToolBlock, sentence, settled
 from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, YiemError
 from yiem_nb.events import (
+    CALLEE_RAISES,
     Aborted,
     AbortSignal,
     AgentEndEvent,
@@ -28,6 +31,7 @@ from yiem_nb.events import (
     RetryEvent,
     TurnEndEvent,
     TurnStartEvent,
+    is_own_cancellation,
 )
 from yiem_nb.messages import (
     AgentMessage,
@@ -36,7 +40,7 @@ from yiem_nb.messages import (
     StopReason,
     ToolResultMessage,
 )
-from yiem_nb.state import AgentContext, Deltas, StreamFn
+from yiem_nb.state import AgentContext, Deltas, StreamEvent, StreamFn
 
 __all__ = [
     "AgentLoopConfig",
@@ -46,6 +50,9 @@ __all__ = [
     "check_can_continue",
     "stream_assistant_response",
 ]
+
+#: How long a stream may take to close its connection.
+CLOSE_SECONDS = 1.0
 
 
 def agent_loop(
@@ -189,7 +196,9 @@ class _Exchange:
                 yield event
         except Aborted as stopped:
             self._close(StopReason.ABORTED, str(stopped), ErrorCode.EXECUTION_ABORTED)
-        except Exception as error:  # noqa: BLE001 - whoever raises must not leave the run open
+        except CALLEE_RAISES as error:  # whoever raises must not leave the run open
+            if is_own_cancellation(error):
+                raise
             code = error.code if isinstance(error, YiemError) else ErrorCode.INTERNAL
             self._close(StopReason.ERROR, sentence(error), code)
         if not started:
@@ -218,7 +227,7 @@ class _Exchange:
             return
         finally:
             if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
+                await _closed(stream)
 
     def _without_end(self) -> AssistantMessage:
         text = "The stream ended without an answer."
@@ -229,6 +238,13 @@ class _Exchange:
         changes = {"stop_reason": reason, "error_message": text, "error_code": str(code)}
         self._final = self._partial.message().model_copy(update=changes)
         return self._final
+
+
+async def _closed(stream: AsyncGenerator[StreamEvent]) -> None:
+    """Let a stream clean up; neither its failing nor its dawdling changes what it has said."""
+    with suppress(Exception):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await stream.aclose()
 
 
 def _with_unique_calls(message: AssistantMessage) -> AssistantMessage:
