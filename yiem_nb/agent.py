@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
@@ -23,6 +24,7 @@ from yiem_nb.errors import (
 )
 from yiem_nb.events import (
     AbortSignal,
+    AgentEndEvent,
     AgentEvent,
     Listener,
     MessageEndEvent,
@@ -134,7 +136,7 @@ class Agent:
         self._unwritten: list[Callable[[Journal], Awaitable[None]]] = []
         self._early: _EarlyResults | None = None
         self._hasher = RequestHasher()
-        self._request_hash = ""
+        self._request_hash: str | None = None
 
     # --- What is so --------------------------------------------------------------------
 
@@ -197,9 +199,12 @@ class Agent:
         self._check_idle("continue")
         messages = self._state.messages
         if messages and isinstance(messages[-1], AssistantMessage):
-            queued = self._steering.drain() or self._follow_up.drain()
-            if queued:
-                self._check_messages(len(queued))
+            queue = self._steering if self._steering.waiting else self._follow_up
+            if queue.next:
+                # Refused before anything is taken from the queue: a refusal loses no message.
+                self._check_ready()
+                self._check_messages(len(queue.next))
+                queued = queue.drain()
                 return await self._run(lambda *a: agent_loop(queued, *a))
         check_can_continue(messages)
         return await self._run(agent_loop_continue)
@@ -238,13 +243,13 @@ class Agent:
     # --- Settings ----------------------------------------------------------------------
 
     async def set_model(self, model: Model, *, record: bool = True) -> None:
-        """Answer with `model` from the next request on; `record` it unless the session says so."""
+        """Answer with `model` from the next run on; `record` it unless the session says so."""
         self._state = replace(self._state, model=model)
         if record:
             await self._write(lambda journal: journal.model(model))
 
     async def set_thinking_level(self, level: ThinkingLevel) -> None:
-        """Think this hard from the next request on."""
+        """Think this hard from the next run on."""
         self._state = replace(self._state, thinking_level=level)
         await self._write(lambda journal: journal.thinking_level(level))
 
@@ -287,14 +292,7 @@ class Agent:
         self, start: Callable[..., AsyncIterator[AgentEvent]], cell_id: str | None = None
     ) -> AssistantMessage:
         """Drive a run in a task of its own, so that cancelling the caller stops it in order."""
-        model = self._state.model
-        if model is None:
-            raise ProviderError(
-                "No model is chosen for this conversation.",
-                hint="%yiem model lists what there is.",
-                code=ErrorCode.PROVIDER_NOT_CHOSEN,
-            )
-        self._check_requests()
+        model = self._check_ready()
         signal = AbortSignal()
         context = AgentContext(
             self._state.system_prompt, self._state.messages, dict(self._state.tools)
@@ -319,12 +317,17 @@ class Agent:
                     await self._persist(event, cell_id)
                     if isinstance(event, TurnEndEvent):
                         answer = event.message
-                self._state = reduce(self._state, event)
-                self._notify(event, signal)
+                self._happened(event, signal)
             return answer
         finally:
+            if self._state.is_streaming:  # torn: the journal failed, or the loop is being stopped
+                self._happened(AgentEndEvent(()), signal)
             self._signal = None
             self._early = None
+
+    def _happened(self, event: AgentEvent, signal: AbortSignal) -> None:
+        self._state = reduce(self._state, event)
+        self._notify(event, signal)
 
     def _config(self, model: Model) -> AgentLoopConfig:
         options = self.options
@@ -337,11 +340,13 @@ class Agent:
             tool_calls_per_turn=options.limits.tool_calls_per_turn,
             steering=self._steering.drain,
             follow_up=self._follow_up.drain,
-            prepare_context=self._prepare,
+            prepare_context=partial(self._prepare, model, self._state.thinking_level),
             on_tool_result=self._keep_result,
         )
 
-    async def _prepare(self, context: AgentContext) -> AgentContext:
+    async def _prepare(
+        self, model: Model, level: ThinkingLevel, context: AgentContext
+    ) -> AgentContext:
         """Count the request, offer the tools of this moment, and take the request's hash."""
         self._check_requests()
         self._requests.append(time.monotonic())
@@ -349,7 +354,7 @@ class Agent:
         context = replace(context, system_prompt=state.system_prompt, tools=dict(state.tools))
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
-        self._request_hash = self._hasher.hash(state.model, state.thinking_level, context)
+        self._request_hash = self._hasher.hash(model, level, context)
         return context
 
     async def _persist(self, event: AgentEvent, cell_id: str | None) -> None:
@@ -361,7 +366,8 @@ class Agent:
             message = event.message
             if isinstance(message, AssistantMessage):
                 self._early = _EarlyResults(message)
-                await journal.message(message, request_hash=self._request_hash)
+                digest, self._request_hash = self._request_hash, None
+                await journal.message(message, request_hash=digest)
             elif isinstance(message, ToolResultMessage):
                 if self._early is None or not self._early.written(message):
                     await journal.message(message)
@@ -397,7 +403,7 @@ class Agent:
                 await write(journal)
 
     def _notify(self, event: AgentEvent, signal: AbortSignal) -> None:
-        for subscription in self._subscriptions:
+        for subscription in tuple(self._subscriptions):  # another thread may unsubscribe meanwhile
             subscription.put(event, signal)
 
     def _queues_changed(self) -> None:
@@ -410,6 +416,17 @@ class Agent:
                 f"The agent is answering; it cannot {what} now.",
                 hint="Wait, stop it with %yiem stop, or use steer() or follow_up().",
             )
+
+    def _check_ready(self) -> Model:
+        """Return the model that can be asked now, or say why none can."""
+        if self._state.model is None:
+            raise ProviderError(
+                "No model is chosen for this conversation.",
+                hint="%yiem model lists what there is.",
+                code=ErrorCode.PROVIDER_NOT_CHOSEN,
+            )
+        self._check_requests()
+        return self._state.model
 
     def _check_messages(self, new: int) -> None:
         limit = self.options.limits.messages_per_session
@@ -443,14 +460,17 @@ class _Queue:
     def waiting(self) -> tuple[AgentMessage, ...]:
         return tuple(self._messages)
 
+    @property
+    def next(self) -> tuple[AgentMessage, ...]:
+        """What `drain` would give away."""
+        return self.waiting if self._mode is QueueMode.ALL else self.waiting[:1]
+
     def put(self, message: AgentMessage) -> None:
         self._messages.append(message)
 
     def drain(self) -> list[AgentMessage]:
         """Give away one message, or all, as the mode says."""
-        if self._mode is QueueMode.ALL:
-            return self.clear()
-        return [self._messages.popleft()] if self._messages else []
+        return [self._messages.popleft() for _ in self.next]
 
     def clear(self) -> list[AgentMessage]:
         messages = list(self._messages)
