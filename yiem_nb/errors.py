@@ -258,7 +258,8 @@ def redact(text: str) -> str:
     Known are keys that were loaded, values of environment variables whose name says so, and
     strings that have the shape of a well-known provider's key.
     """
-    for value, name in _known_secrets().items():
+    # The longest first: a secret may begin with another, and its rest is secret too.
+    for value, name in sorted(_known_secrets().items(), key=lambda known: -len(known[0])):
         if value in text:
             text = text.replace(value, f"[redacted:{name}]")
     return _SECRET_SHAPES.sub("[redacted]", text)
