@@ -108,7 +108,7 @@ def _block(deltas: list[MessageUpdateEvent]) -> MessageContent:
     call_id = next((delta.id for delta in deltas if delta.id), "")
     name = next((delta.name for delta in deltas if delta.name), "")
     try:
-        arguments = json.loads(text or "{}")
+        arguments = json.loads(text)
     except ValueError:
         arguments = None
     if isinstance(arguments, dict):
