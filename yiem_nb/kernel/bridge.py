@@ -32,7 +32,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -347,6 +347,8 @@ class _Interrupts:
     def __init__(self, on_interrupt: Callable[[], None]) -> None:
         self.on_interrupt = on_interrupt
         self.outer: _Interrupts | None = None
+        #: The handler it replaced.
+        self._previous: Any = None
         #: Whether a notebook function runs, which an interrupt is to break.
         self.raising = False
         #: How often it happened.
@@ -359,13 +361,24 @@ class _Interrupts:
             yield
             return
         self.outer = _Interrupts._installed
-        previous = signal.signal(signal.SIGINT, self._handle)
+        self._previous = signal.signal(signal.SIGINT, self._handle)
         _Interrupts._installed = self
         try:
             yield
         finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        inner = _Interrupts._installed
+        if inner is self:
             _Interrupts._installed = self.outer
-            signal.signal(signal.SIGINT, previous)
+            signal.signal(signal.SIGINT, self._previous)
+            return
+        # Runs that await may end in any order: the one above restores what this one would have.
+        while inner is not None and inner.outer is not self:
+            inner = inner.outer
+        if inner is not None:
+            inner.outer, inner._previous = self.outer, self._previous  # noqa: SLF001
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         level: _Interrupts | None = self
@@ -437,6 +450,8 @@ class Bridge:
 
         def stop() -> None:
             run.stop()
+            patience = STOP_GRACE_SECONDS if interrupts.count == 1 else 0
+            here.call_soon_threadsafe(here.call_later, patience, over.set)
 
         interrupts = _Interrupts(stop)
         taker = _KernelLoop(here, interrupts)
@@ -447,7 +462,9 @@ class Bridge:
                 await over.wait()
             except asyncio.CancelledError:
                 run.stop()
-                await over.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(STOP_GRACE_SECONDS):
+                        await over.wait()
                 raise
         return _outcome(run, interrupts)
 
