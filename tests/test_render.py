@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from itertools import product
 from typing import Any
@@ -28,7 +29,7 @@ from yiem_nb.render import (
 )
 from yiem_nb.render.highlight import highlighted
 from yiem_nb.render.markdown import is_safe_link
-from yiem_nb.render.text import cleaned, clipped, size_of, visible
+from yiem_nb.render.text import cleaned, clipped, settled, size_of, visible
 from yiem_nb.render.view import money, seconds_text
 
 ALLOWED: dict[str, set[str]] = {
@@ -152,7 +153,9 @@ def test_no_payload_survives_in_the_markdown_that_goes_to_other_hosts() -> None:
 def test_any_text_is_rendered_safely_in_both_forms(text: str) -> None:
     assert not problems(render_html(text))
     inspector = Inspector()
-    inspector.feed(MarkdownIt("commonmark", {"html": True}).render(safe_markdown(text)))
+    inspector.feed(
+        MarkdownIt("commonmark", {"html": True}).enable("table").render(safe_markdown(text))
+    )
     assert not [p for p in inspector.problems if p.startswith(("<", "src"))]
 
 
@@ -178,6 +181,7 @@ def test_a_streamed_text_ends_as_it_would_whole(parts: list[str], size: int) -> 
         assert not problems(streaming.html)
     assert streaming.text == text
     assert streaming.finish() == render_html(text)
+    assert streaming.html == render_html(text)
 
 
 def test_a_list_that_goes_on_after_a_blank_line_stays_one_list() -> None:
@@ -298,6 +302,113 @@ def test_terminal_tricks_are_dropped_and_hidden_characters_are_spelt_out() -> No
     assert size_of("ab\ncd") == "2 lines, 5 characters"
     assert clipped("x" * 10) == "x" * 10
     assert "5,000 characters are left out" in clipped("x" * 9_000, 4_000)
+
+
+TAG = "<img src=https://e.example/x>"
+IMAGE = "![a](https://e.example/x)"
+#: Each was once code to us and a tag or an image to markdown-it or to JupyterLab's own parser.
+DISAGREEMENTS = [
+    f"| a | b |\n|--|--|\n| ` {TAG} | ` |", f"| a | b |\n|--|--|\n| ` {IMAGE} | ` |",
+    f"| a |\n|--|\n| `a \\| ` {TAG} ` |", f"`a\n<div>{TAG}\n`", f"`a\n<!-- -->{TAG}\n`",
+    f"$$\n```\n$$\n```\n{TAG}", f"\\[\n~~~\n\\]\n~~~\n{TAG}", f"$a ` b$ ` {TAG} `", f"\\(a ` b\\) ` {IMAGE} `",
+    f'![a <img src="https://e.example/x" alt="]({PIXEL})">', f"https://e.example/`{TAG}`",
+    f"https://e.example/\\{TAG}", f"- a\n\nb\n\n    {TAG}", f"a | b\n--|--\n===\n\t{TAG}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DISAGREEMENTS)
+def test_what_is_code_to_one_reader_alone_keeps_no_tag_and_no_image(text: str) -> None:
+    safe = safe_markdown(text)
+    assert "<img" not in safe
+    assert "<div" not in safe
+    assert "![" not in safe.replace("\\![", "").replace("! [", "")
+
+
+PIECES = ["`", "``", "```\n", "~~~\n", "\n", "\n\n", "> ", "- ", "1. ", "    ", "\t", "|", "|--|--|\n",
+          "| a | b |\n|--|--|\n", "\\", "\\|", "$", "$$", "\\(", "\\)", "\\[", "\\]", "[", "]", "(", ")", "![",
+          TAG, IMAGE, "![r]", "[r]: https://e.example\n", "<div>", "<!-- ", "-->", "<!A", "<?p", "# ", "---\n",
+          "===\n", "<https://a.b>", f"![a]({PIXEL})", "[a](<", '"', "a", "b "]  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=22).map("".join))
+def test_no_composition_of_markdown_keeps_a_tag_or_a_remote_image(text: str) -> None:
+    assert not problems(render_html(text))
+    inspector = Inspector()
+    host = MarkdownIt("commonmark", {"html": True}).enable("table")
+    inspector.feed(host.render(safe_markdown(text)))
+    assert not [p for p in inspector.problems if p.startswith(("<", "src"))]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*PIECES, "\x1b", "\x1b[", "31m", "\r", "\ud83d", "\ude00"]), max_size=16
+    )
+)
+def test_any_chunking_ends_as_the_whole(parts: list[str]) -> None:
+    streaming = StreamingMarkdown()
+    for part in parts:
+        streaming.feed(part)
+        assert not problems(streaming.html)
+    assert streaming.finish() == streaming.html == render_html("".join(parts))
+
+
+def test_paragraphs_of_one_line_are_rendered_once() -> None:
+    streaming = StreamingMarkdown()
+    for delta in ("one\n\nt", "wo\n\nthree"):
+        streaming.feed(delta)
+        assert streaming.html
+    assert streaming._tail == "two\n\nthree"
+
+
+def test_what_a_delta_cuts_in_two_is_not_shown_in_halves() -> None:
+    streaming = StreamingMarkdown()
+    for delta in ("a \x1b[3", "1mred\x1b]8;;http", "://e\x07 b\r", "\nc \ud83d", "\ude00"):
+        streaming.feed(delta)
+        assert "31m" not in streaming.html
+        assert "://e" not in streaming.html
+    assert streaming.html == "<p>a red b\nc \U0001f600</p>\n"
+    assert settled("a\x1b[31m") == ("a\x1b[31m", "")
+
+
+def test_an_address_that_is_still_being_written_is_not_kept() -> None:
+    streaming = StreamingMarkdown()
+    for delta in ("[r]: https://exa", "mple.com\n\nx\n\n", "see [r]\n\ny\n"):
+        streaming.feed(delta)
+        assert streaming.html is not None
+    assert 'href="https://example.com"' in streaming.html
+
+
+def test_code_shows_what_hides_and_nothing_sent_is_half_a_character() -> None:
+    html = render_html("`a\u202eb`\n\n    c\u200bd\n\n```\ne\u2066f\n```")
+    assert all(spelt in html for spelt in ("a⟨U+202E⟩b", "c⟨U+200B⟩d", "e⟨U+2066⟩f"))
+    assert render_html("a\ud800b") == "<p>a\ufffdb</p>\n"
+    assert cleaned("\ud83d\ude00") == "\U0001f600"
+
+
+def test_dollars_and_backslashes_of_ours_are_no_mathematics() -> None:
+    call = call_bundle(CallView("f", {"a": "$5", "b": "$6"}, "ok", 0.1))
+    assert "<span>$</span>5" in call["text/html"]
+    assert "\\<span>(</span>a" in render_html("\\\\(a\\\\)")
+    assert "</span>0.1 s" not in call["text/html"]
+
+
+@pytest.mark.parametrize("text", ["\\[\n" * 10_000, "\\[ a\n" * 10_000, "$$ a\n" * 10_000])
+def test_formulas_that_never_end_cost_little(text: str) -> None:
+    start = time.process_time()
+    assert not problems(render_html(text))
+    assert time.process_time() - start < 5
+
+
+def test_code_stays_byte_for_byte_where_all_agree() -> None:
+    for text in (
+        "text\n\n    <b>\n",
+        "| a |\n|--|\n| `<b>` |",
+        "- ```\n  <b>\n  ```",
+        "$a$ `<b>` $",
+    ):
+        assert safe_markdown(text) == text
 
 
 # --- Pieces of an answer -------------------------------------------------------------------

@@ -26,12 +26,22 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 from yiem_nb.render.highlight import highlighted
-from yiem_nb.render.text import cleaned
+from yiem_nb.render.text import cleaned, visible
 
-__all__ = ["is_safe_image", "is_safe_link", "math_end", "parser", "render_html", "render_tokens"]
+__all__ = [
+    "is_safe_image",
+    "is_safe_link",
+    "math_end",
+    "parser",
+    "render_html",
+    "render_tokens",
+    "words_html",
+]
 
 #: Below this the parser stops reading; such a text is shown as it stands.
 MAX_NESTING = 100
+#: A formula of more lines is text: looking for its end from each of its lines must cost little.
+MAX_MATH_LINES = 60
 MAX_IMAGE_CHARACTERS = 2_800_000  # 2 MB as Base64
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 _Env = MutableMapping[str, Any]
@@ -102,6 +112,7 @@ def _is_known_address(url: str) -> bool:
 
 # --- Mathematics ---------------------------------------------------------------------------
 
+_MATH_MARK = re.compile(r"\$|(?<=\\)[(\[]")
 _BRACKETS = {"\\(": "\\)", "\\[": "\\]"}
 
 
@@ -156,7 +167,7 @@ def _block_math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     closing = {"$$": "$$", "\\[": "\\]"}.get(opening)
     if closing is None:
         return False
-    for line in range(start, end):
+    for line in range(start, min(end, start + MAX_MATH_LINES)):
         if line > start and (state.isEmpty(line) or state.sCount[line] < state.blkIndent):
             return False
         begin = position + 2 if line == start else state.bMarks[line] + state.tShift[line]
@@ -180,7 +191,7 @@ class _Renderer(RendererHTML):
     """Markdown-it's renderer, with our own links, images, code, text and mathematics."""
 
     def text(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env) -> str:
-        return _plain(tokens[index].content)
+        return words_html(tokens[index].content)
 
     def math(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env) -> str:
         return f"<span>{escapeHtml(tokens[index].content)}</span>"
@@ -190,10 +201,20 @@ class _Renderer(RendererHTML):
     ) -> str:
         return f"<p>{escapeHtml(tokens[index].content)}</p>\n"
 
+    def code_inline(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env
+    ) -> str:
+        return f"<code>{escapeHtml(visible(tokens[index].content))}</code>"
+
+    def code_block(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env
+    ) -> str:
+        return f"<pre><code>{escapeHtml(visible(tokens[index].content))}</code></pre>\n"
+
     def fence(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env) -> str:
         token = tokens[index]
         language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
-        return f"<pre><code>{highlighted(token.content, language)}</code></pre>\n"
+        return f"<pre><code>{highlighted(visible(token.content), language)}</code></pre>\n"
 
     def link_open(
         self, tokens: Sequence[Token], index: int, options: OptionsDict, env: _Env
@@ -216,8 +237,9 @@ class _Renderer(RendererHTML):
         return f'<a href="{escapeHtml(url)}" {_LINK_ATTRIBUTES}>{label}</a>'
 
 
-def _plain(text: str) -> str:
-    return escapeHtml(text).replace("$", "<span>$</span>")
+def words_html(text: str) -> str:
+    """Escape words, so that no host sets mathematics that is none (``f(a="$5", b="$6")``)."""
+    return _MATH_MARK.sub(r"<span>\g<0></span>", escapeHtml(text))
 
 
 def _inside_link(tokens: Sequence[Token], index: int) -> bool:

@@ -17,7 +17,7 @@ from markdown_it.common.utils import escapeHtml
 
 from yiem_nb.messages import Usage
 from yiem_nb.render.highlight import PALETTE
-from yiem_nb.render.markdown import render_html
+from yiem_nb.render.markdown import render_html, words_html
 from yiem_nb.render.portable import safe_markdown
 from yiem_nb.render.text import cleaned, clipped, size_of, visible
 
@@ -90,7 +90,7 @@ def money(dollars: float) -> str:
 def status_bundle(text: str, seconds: float | None = None) -> Bundle:
     """What is waited for, and how long already."""
     right = f"waiting {seconds:.0f} s" if seconds is not None and seconds >= 1 else "waiting"
-    html = f"<span>{escapeHtml(visible(text))}</span><span>{right}</span>"
+    html = f"<span>{words_html(visible(text))}</span> <span>{right}</span>"
     plain = f"{visible(text)} · {right}"
     return {"text/html": _div(html, f"{_ROW};{_QUIET}"), "text/plain": plain}
 
@@ -99,7 +99,7 @@ def notice_bundle(text: str) -> Bundle:
     """One quiet sentence."""
     words = visible(cleaned(text))
     return {
-        "text/html": _div(escapeHtml(words), _QUIET),
+        "text/html": _div(words_html(words), _QUIET),
         "text/markdown": safe_markdown(words),
         "text/plain": words,
     }
@@ -215,7 +215,7 @@ def call_bundle(call: CallView) -> Bundle:
             ),
         )
     )
-    summary = f"<summary style='cursor:pointer'>{escapeHtml(line)}{_right(right)}</summary>"
+    summary = f"<summary style='cursor:pointer'>{words_html(line)}{_right(right)}</summary>"
     html = _div(f"<details>{summary}{_fold(call)}</details>", _QUIET)
     plain = f"▸ {line}" + (f" · {right}" if right else "")
     if call.state == "error" and call.result:
@@ -224,7 +224,8 @@ def call_bundle(call: CallView) -> Bundle:
 
 
 def _right(text: str) -> str:
-    return f"<span style='float:right'>{escapeHtml(text)}</span>" if text else ""
+    # The space is all that parts the two where a host strips styles.
+    return f" <span style='float:right'>{escapeHtml(text)}</span>" if text else ""
 
 
 def _fold(call: CallView) -> str:
@@ -237,7 +238,7 @@ def _fold(call: CallView) -> str:
     if call.result:
         parts.append(("the model received", visible(cleaned(call.result))))
     return "".join(
-        f"<div>{title} · {size_of(text)}</div><pre style='{_CODE}'>{escapeHtml(clipped(text))}</pre>"
+        f"<div style='clear:both'>{title} · {size_of(text)}</div><pre style='{_CODE}'>{escapeHtml(clipped(text))}</pre>"
         for title, text in parts
     )
 
