@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import sys
@@ -13,24 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from yiem_nb.agent import Agent, AgentOptions
-from yiem_nb.calls import ToolBlock
 from yiem_nb.errors import CommandError, ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal
-from yiem_nb.instructions import SYSTEM_PROMPT_VERSION, system_prompt
+from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel import compat
 from yiem_nb.kernel.bridge import Bridge, call_main
 from yiem_nb.kernel.capture import captured_prints
+from yiem_nb.kernel.conversation import Conversation
 from yiem_nb.kernel.notebook import SUFFIX, find_notebook, session_path, stray_session_path
 from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
-from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, StopReason
+from yiem_nb.messages import AgentToolResult, AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
-from yiem_nb.render.text import visible
-from yiem_nb.session import JsonlSessionStorage, SessionOptions, build_context
-from yiem_nb.session.journal import SessionJournal
+from yiem_nb.session import JsonlSessionStorage, SessionOptions
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.tools import FunctionKind, OnUpdate, Outcome, ToolRegistry, outcome_of
 
@@ -38,8 +34,6 @@ __all__ = ["Workspace"]
 
 #: How often a card is told what its function has printed.
 PRINT_SECONDS = 0.1
-#: How long a cell waits for its display after the run is over.
-VIEW_SECONDS = 2.0
 _MAX_FORKS = 100
 
 
@@ -66,7 +60,7 @@ class Workspace:
         self._scripted: ScriptedProvider | None = None
         self._providers: dict[str, Any] = {}
         self._private = PrivateLoop()
-        self._conversation: _Conversation | None = None
+        self._conversation: Conversation | None = None
         registry.namespace = lambda: shell.user_ns
         registry.runner = self._run_function
         registry.formatter = shell.display_formatter.format
@@ -178,12 +172,14 @@ class Workspace:
 
     # --- The session -------------------------------------------------------------------
 
-    def _open(self) -> _Conversation:
+    def _open(self) -> Conversation:
         """Open the notebook's session, once; a process that belongs to no notebook gets its own."""
         if self._conversation is None:
             notebook = find_notebook(self.shell.user_ns)
             storage, notices = _open_session(notebook)
-            self._conversation = _Conversation(self, storage, notebook, notices)
+            self._conversation = Conversation(
+                self.stream, self.registry, storage, notebook, notices
+            )
         return self._conversation
 
     def describe_session(self) -> str:
@@ -299,123 +295,6 @@ def _create(path: Path, notebook: Path | None) -> JsonlSessionStorage:
     if notebook is not None:
         metadata["notebook"] = notebook.name
     return JsonlSessionStorage.create(SessionOptions(path=str(path), metadata=metadata))
-
-
-class _Conversation:
-    """The agent of one session."""
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        storage: JsonlSessionStorage,
-        notebook: Path | None,
-        notices: list[str],
-    ) -> None:
-        self.storage = storage
-        self.journal = SessionJournal(storage)
-        self.choice = Choice(ScriptedProvider.model)
-        self._workspace = workspace
-        self._notebook = notebook
-        self._notices = notices
-        self._headless = False
-        context = build_context(storage.tree, storage.get_leaf_id())
-        self._recorded_model = context.model
-        self._recorded_tools = context.active_tools or ()
-        self.agent = Agent(
-            AgentOptions(
-                model=None,
-                messages=context.messages,
-                thinking_level=context.thinking_level,
-                before_tool_call=self._ask_leave,
-                prepare_context=self._with_present_tools,
-            ),
-            workspace.stream,
-            self.journal,
-        )
-
-    async def turn(
-        self, text: str, choice: Choice, cell: str | None, view: View, *, headless: bool
-    ) -> AssistantMessage:
-        """Run one prompt and show it; on the loop thread."""
-        agent = self.agent
-        if not agent.is_busy:
-            self._headless = headless
-            await self._configure(choice)
-        unsubscribe = agent.subscribe(view)
-        try:
-            return await self._prompt(text, cell, view)
-        finally:
-            unsubscribe()
-
-    async def _prompt(self, text: str, cell: str | None, view: View) -> AssistantMessage:
-        try:
-            answer = await self.agent.prompt(text, cell_id=cell)
-        except asyncio.CancelledError:
-            await self._settle(view)
-            raise
-        await self._settle(view)
-        for notice in self._take_notices():
-            view.notice(notice)
-        return answer
-
-    async def _settle(self, view: View) -> None:
-        """Let the view show the end; it is a listener and hears of it a little later."""
-        try:
-            async with asyncio.timeout(VIEW_SECONDS):
-                await view.finished.wait()
-        except TimeoutError:
-            return
-
-    async def _configure(self, choice: Choice) -> None:
-        """Take the model that was chosen; record it where it is another than before."""
-        agent, model = self.agent, choice.model
-        self.choice = choice
-        name = self._notebook.name if self._notebook is not None else None
-        agent.set_system_prompt(system_prompt(context_window=model.context_window, notebook=name))
-        if agent.state.model != model:
-            recorded = self._recorded_model == (model.provider, model.id)
-            await agent.set_model(model, record=not recorded)
-            self._recorded_model = (model.provider, model.id)
-        tools = self._workspace.registry.active()
-        if tuple(tools) != self._recorded_tools:
-            await agent.set_tools(tools)
-            self._recorded_tools = tuple(tools)
-
-    def _with_present_tools(self, context: AgentContext) -> AgentContext:
-        """Offer the functions as they are now: a tool may define another."""
-        return replace(context, tools=self._workspace.registry.active())
-
-    async def _ask_leave(
-        self,
-        call: AgentToolCall,
-        arguments: dict[str, Any],
-        context: AgentContext,
-        signal: AbortSignal,
-    ) -> ToolBlock | None:
-        """Ask before a call of a tool that wants it; without anybody to ask, refuse."""
-        tool = (context.tools or {}).get(call.name)
-        if tool is None or not tool.asks:
-            return None
-        if self._headless:
-            return ToolBlock("Not run: this tool asks first, and nobody can be asked here.")
-        shown = ", ".join(f"{name}={visible(repr(value))}" for name, value in arguments.items())
-        question = f"? {call.name}({shown})\n  Allow this call? [y/N, or why not] "
-        said = (await call_main(lambda: input(question))).strip()
-        if said.lower() in ("y", "yes"):
-            return None
-        reason = said if said.lower() not in ("", "n", "no") else ""
-        return ToolBlock(f"The user did not allow this call. {reason}".strip())
-
-    def _take_notices(self) -> list[str]:
-        notices, self._notices = self._notices, []
-        notices += [
-            f"{change.name} is no longer offered to the model: {change.reason}"
-            for change in self._workspace.registry.changes()
-            if change.kind == "withdrawn"
-        ]
-        if self.storage.problem:
-            notices.append(self.storage.problem)
-        return notices
 
 
 class _Printed:

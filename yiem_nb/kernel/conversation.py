@@ -1,0 +1,146 @@
+"""One session's agent: its model and tools, and each turn from prompt to settled view."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from yiem_nb.agent import Agent, AgentOptions
+from yiem_nb.calls import ToolBlock
+from yiem_nb.events import AbortSignal
+from yiem_nb.instructions import system_prompt
+from yiem_nb.kernel.bridge import call_main
+from yiem_nb.kernel.view import View
+from yiem_nb.messages import AgentToolCall, AssistantMessage
+from yiem_nb.providers import ScriptedProvider
+from yiem_nb.providers.resolve import Choice
+from yiem_nb.render.text import visible
+from yiem_nb.session import JsonlSessionStorage, build_context
+from yiem_nb.session.journal import SessionJournal
+from yiem_nb.state import AgentContext, StreamFn
+from yiem_nb.tools import ToolRegistry
+
+__all__ = ["Conversation"]
+
+#: How long a cell waits for its display after the run is over.
+VIEW_SECONDS = 2.0
+
+
+class Conversation:
+    """The agent of one session."""
+
+    def __init__(
+        self,
+        stream: StreamFn,
+        registry: ToolRegistry,
+        storage: JsonlSessionStorage,
+        notebook: Path | None,
+        notices: list[str],
+    ) -> None:
+        self.storage = storage
+        self.journal = SessionJournal(storage)
+        self.choice = Choice(ScriptedProvider.model)
+        self._registry = registry
+        self._notebook = notebook
+        self._notices = notices
+        self._headless = False
+        context = build_context(storage.tree, storage.get_leaf_id())
+        self._recorded_model = context.model
+        self._recorded_tools = context.active_tools or ()
+        self.agent = Agent(
+            AgentOptions(
+                model=None,
+                messages=context.messages,
+                thinking_level=context.thinking_level,
+                before_tool_call=self._ask_leave,
+                prepare_context=self._with_present_tools,
+            ),
+            stream,
+            self.journal,
+        )
+
+    async def turn(
+        self, text: str, choice: Choice, cell: str | None, view: View, *, headless: bool
+    ) -> AssistantMessage:
+        """Run one prompt and show it; on the loop thread."""
+        agent = self.agent
+        if not agent.is_busy:
+            self._headless = headless
+            await self._configure(choice)
+        unsubscribe = agent.subscribe(view)
+        try:
+            return await self._prompt(text, cell, view)
+        finally:
+            unsubscribe()
+
+    async def _prompt(self, text: str, cell: str | None, view: View) -> AssistantMessage:
+        try:
+            answer = await self.agent.prompt(text, cell_id=cell)
+        except asyncio.CancelledError:
+            await self._settle(view)
+            raise
+        await self._settle(view)
+        for notice in self._take_notices():
+            view.notice(notice)
+        return answer
+
+    async def _settle(self, view: View) -> None:
+        """Let the view show the end; it is a listener and hears of it a little later."""
+        try:
+            async with asyncio.timeout(VIEW_SECONDS):
+                await view.finished.wait()
+        except TimeoutError:
+            return
+
+    async def _configure(self, choice: Choice) -> None:
+        """Take the model that was chosen; record it where it is another than before."""
+        agent, model = self.agent, choice.model
+        self.choice = choice
+        name = self._notebook.name if self._notebook is not None else None
+        agent.set_system_prompt(system_prompt(context_window=model.context_window, notebook=name))
+        if agent.state.model != model:
+            recorded = self._recorded_model == (model.provider, model.id)
+            await agent.set_model(model, record=not recorded)
+            self._recorded_model = (model.provider, model.id)
+        tools = self._registry.active()
+        if tuple(tools) != self._recorded_tools:
+            await agent.set_tools(tools)
+            self._recorded_tools = tuple(tools)
+
+    def _with_present_tools(self, context: AgentContext) -> AgentContext:
+        """Offer the functions as they are now: a tool may define another."""
+        return replace(context, tools=self._registry.active())
+
+    async def _ask_leave(
+        self,
+        call: AgentToolCall,
+        arguments: dict[str, Any],
+        context: AgentContext,
+        signal: AbortSignal,
+    ) -> ToolBlock | None:
+        """Ask before a call of a tool that wants it; without anybody to ask, refuse."""
+        tool = (context.tools or {}).get(call.name)
+        if tool is None or not tool.asks:
+            return None
+        if self._headless:
+            return ToolBlock("Not run: this tool asks first, and nobody can be asked here.")
+        shown = ", ".join(f"{name}={visible(repr(value))}" for name, value in arguments.items())
+        question = f"? {call.name}({shown})\n  Allow this call? [y/N, or why not] "
+        said = (await call_main(lambda: input(question))).strip()
+        if said.lower() in ("y", "yes"):
+            return None
+        reason = said if said.lower() not in ("", "n", "no") else ""
+        return ToolBlock(f"The user did not allow this call. {reason}".strip())
+
+    def _take_notices(self) -> list[str]:
+        notices, self._notices = self._notices, []
+        notices += [
+            f"{change.name} is no longer offered to the model: {change.reason}"
+            for change in self._registry.changes()
+            if change.kind == "withdrawn"
+        ]
+        if self.storage.problem:
+            notices.append(self.storage.problem)
+        return notices
