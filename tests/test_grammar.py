@@ -11,7 +11,9 @@ from yiem_nb.errors import CommandError, ErrorCode
 from yiem_nb.magics.grammar import (
     CellOptions,
     HelpCommand,
+    LabelCommand,
     ModelCommand,
+    NameCommand,
     Question,
     ResetCommand,
     SessionCommand,
@@ -35,6 +37,8 @@ from yiem_nb.magics.grammar import (
         ("/model local", ModelCommand("local")),
         (" tools ", ToolsCommand()),
         ("session", SessionCommand()),
+        ("session name The wine study", NameCommand("The wine study")),
+        ("session  label\tbaseline", LabelCommand("baseline")),
         ("stop", StopCommand()),
         ("/reset", ResetCommand()),
     ],
@@ -52,6 +56,8 @@ def test_a_whole_command_is_a_command(line: str, meaning: Any) -> None:
         "help me",
         "what is {x}?",
         "model it's",
+        "session name",
+        "session of parliament",
         "reset\tthe index",
         "sum $5 and \\frac{1}{2} of 'a' \"b\"",
     ],
@@ -67,6 +73,7 @@ def test_anything_else_is_a_question_as_it_stands(line: str) -> None:
         ("/xyzzy", "There is no command /xyzzy. → %yiem help lists the commands."),
         ("/", "There is no command /. → %yiem help lists the commands."),
         ("/stop now", "/stop does not take 'now'. → Write %yiem /stop"),
+        ("/session x", "/session does not take 'x'. → Write %yiem /session [name|label TEXT]"),
         ("/model a b", "/model does not take 'a b'. → Write %yiem /model [NAME]"),
     ],
 )
@@ -90,6 +97,8 @@ def test_no_line_without_a_slash_is_an_error(line: str) -> None:
         ("-m local", CellOptions("local")),
         ("--model=openai/gpt-5 --no-usage", CellOptions("openai/gpt-5", usage=False)),
         ("--no-usage  What is  this?", CellOptions(usage=False, text="What is  this?")),
+        ("--append -m local go on", CellOptions("local", how="append", text="go on")),
+        ("--new", CellOptions(how="new")),
         ("Why -5?", CellOptions(text="Why -5?")),
     ],
 )
@@ -101,9 +110,13 @@ def test_options_come_first_and_the_rest_begins_the_prompt(line: str, options: C
     ("line", "said"),
     [
         ("--modle x", "There is no option --modle. → Did you mean --model?"),
-        ("--zzz", "There is no option --zzz. → Known are -m, --model, --no-usage."),
+        (
+            "--zzz",
+            "There is no option --zzz. → Known are -m, --model, --append, --new, --no-usage.",
+        ),
         ("-m", "-m wants a model. → Write %%yiem -m NAME"),
-        ("--no-usage=1 x", "There is no option --no-usage. → Did you mean --no-usage?"),
+        ("--no-usage=1 x", "--no-usage takes no value. → Write %%yiem --no-usage"),
+        ("--modell x", "There is no option --modell. → Did you mean --model?"),
     ],
 )
 def test_an_unknown_option_is_refused(line: str, said: str) -> None:

@@ -41,7 +41,10 @@ async def test_each_call_returns_when_its_entry_is_in_the_file(tmp_path):
     await journal.new_root()
     await journal.message(UserMessage("c"))
     journal.close()
-    assert [entry.message.text for entry in reopen(journal).get_path()] == ["c"]
+    again = reopen(journal)
+    context = build_context(again.tree, again.get_leaf_id())
+    assert [message.text for message in context.messages] == ["c"]
+    assert (context.model, context.active_tools) == (("p", "m"), ("f",))
 
 
 async def test_calls_made_at_once_are_written_in_their_order(tmp_path):

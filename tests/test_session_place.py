@@ -20,7 +20,7 @@ from yiem_nb.session import (
     ThinkingLevelChangeEntry,
     build_context,
 )
-from yiem_nb.session.place import Places, plan_place, stale_cells
+from yiem_nb.session.place import Places, plan_place, plan_reset, stale_cells
 from yiem_nb.session.tree import link_of
 
 SCENARIOS = json.loads((Path(__file__).parent / "conformance" / "places.json").read_text())
@@ -279,9 +279,59 @@ def test_the_notice_says_what_was_carried_and_what_was_set_aside():
     notebook.page = "ABCD"
     second = notebook.plan("D")
 
-    assert first.notice == "3 exchanges set aside on the earlier branch"
+    assert first.notice == "2 exchanges set aside on the earlier branch"
     assert second.notice == "2 exchanges from above carried along"
     assert Notebook("A").plan("A").notice == ""
+
+
+def test_the_cells_own_earlier_version_is_not_worth_a_notice():
+    notebook = Notebook("AB")
+    notebook.run("A", "a1")
+    notebook.run("B", "b1")
+
+    assert notebook.plan("B").notice == ""
+    assert notebook.plan("B", how="new").notice == "1 exchange set aside on the earlier branch"
+
+
+def reset(notebook):
+    notebook.carry_out(plan_reset(notebook.tree, notebook.leaf))
+
+
+def test_after_starting_over_no_cell_sees_what_was_said_before():
+    notebook = Notebook("ABC")
+    for cell in "ABC":
+        notebook.run(cell, f"{cell}1")
+
+    reset(notebook)
+
+    assert notebook.run("B", "b2")[0] == [["b2"]]
+    assert notebook.run("C", "c2")[0] == [["b2", "c2"]]
+    assert notebook.run("A", "a2")[0] == [["a2"]]
+    assert notebook.run("C", "c3")[0] == [["a2", "b2", "c3"]]
+    assert notebook.run("C", "c4", how="new")[0] == [["c4"]]
+    assert notebook.run("B", "b3")[0] == [["a2", "b3"]]
+
+
+def test_starting_over_keeps_the_settings():
+    notebook = Notebook("A")
+    notebook.append(ModelChangeEntry(provider="local", model_id="m1"))
+    notebook.run("A", "a1")
+
+    reset(notebook)
+
+    context = build_context(notebook.tree, notebook.leaf)
+    assert context.messages == ()
+    assert context.model == ("local", "m1")
+
+
+def test_choosing_an_earlier_version_goes_back_to_before_one_started_over():
+    notebook = Notebook("AB")
+    notebook.run("A", "a1")
+    reset(notebook)
+    notebook.run("A", "a2")
+    notebook.pick("A", "a1")
+
+    assert notebook.run("B", "b1")[0] == [["a1", "b1"]]
 
 
 def test_parents_that_come_later_in_the_file_are_taken_first():
@@ -313,12 +363,11 @@ def test_what_a_request_holds_is_what_stands_above(runs, page):
     for number, (cell, status, how) in enumerate(runs):
         current = notebook.places.current(notebook.leaf)
         above = [current[other] for other in page[: page.index(cell)] if other in current]
-        path = notebook.tree.path(notebook.leaf)
         expected = [
             prompt
             for version in above
             if not notebook.places.failed(version)
-            for prompt in notebook.said_in(notebook.places.segment(version, path))
+            for prompt in notebook.said_in(notebook.places.segment(version, notebook.leaf))
         ]
         before = list(notebook.tree)
         (seen,), _ = notebook.run(cell, f"{cell}{number}", how, status)

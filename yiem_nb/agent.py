@@ -182,7 +182,7 @@ class Agent:
             One of `Limits` is reached.
         """
         messages = _as_messages(prompt)
-        self._check_idle("prompt")
+        self.check_idle("prompt")
         self._check_messages(len(messages))
         return await self._run(lambda *a: agent_loop(messages, *a), cell_id)
 
@@ -196,7 +196,7 @@ class Agent:
         InvalidMessageRoleError
             Nothing wants an answer.
         """
-        self._check_idle("continue")
+        self.check_idle("continue")
         messages = self._state.messages
         if messages and isinstance(messages[-1], AssistantMessage):
             queue = self._steering if self._steering.waiting else self._follow_up
@@ -233,7 +233,7 @@ class Agent:
 
         The session file loses nothing: the next prompt starts a new root.
         """
-        self._check_idle("reset")
+        self.check_idle("reset")
         self._steering.clear()
         self._follow_up.clear()
         self._state = replace(self._state, messages=(), error_message=None)
@@ -265,7 +265,7 @@ class Agent:
 
     def set_messages(self, messages: Sequence[AgentMessage]) -> None:
         """Take another point of the tree as the conversation so far."""
-        self._check_idle("change the conversation")
+        self.check_idle("change the conversation")
         self._state = replace(self._state, messages=tuple(messages), error_message=None)
 
     # --- Listeners ---------------------------------------------------------------------
@@ -410,7 +410,8 @@ class Agent:
         event = QueueUpdateEvent(self._steering.waiting, self._follow_up.waiting)
         self._notify(event, self._signal or AbortSignal())
 
-    def _check_idle(self, what: str) -> None:
+    def check_idle(self, what: str) -> None:
+        """Raise `AgentBusyError` while a run is under way; `what` cannot be done then."""
         if self.is_busy:
             raise AgentBusyError(
                 f"The agent is answering; it cannot {what} now.",

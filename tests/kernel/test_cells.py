@@ -56,13 +56,13 @@ def test_a_cell_asks_a_function_is_called_and_all_of_it_is_kept(
 
 def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
     with notebook(tmp_path, text("one"), text("two")) as (kernel, server):
-        kernel.run("%%yiem\nfirst")
+        kernel.run("%%yiem\nfirst", cell_id="a")
         kernel.restart()
         kernel.run("%load_ext yiem_nb")
         kernel.run(
             f"%config YiemMagics.base_url = {server.base_url!r}\n%config YiemMagics.model='fake-1'"
         )
-        kernel.run("%%yiem\nsecond")
+        kernel.run("%%yiem\nsecond", cell_id="b")
         said = [m["content"] for m in server.requests[1]["messages"] if m["role"] == "user"]
     assert said == ["first", "second"]
     assert sum(e["type"] == "model_change" for e in entries(tmp_path)) == 1

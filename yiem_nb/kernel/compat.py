@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["cell_id", "has_kernel", "is_headless"]
+__all__ = ["cell_id", "execution", "has_kernel", "is_headless"]
 
 
 def has_kernel(shell: Any) -> bool:
@@ -24,6 +24,11 @@ def cell_id(shell: Any) -> str | None:
     """
     found = (_request(shell).get("metadata") or {}).get("cellId")
     return found if isinstance(found, str) and found else None
+
+
+def execution(shell: Any) -> str:
+    """Return what tells this execution of a cell from all others; empty in a terminal."""
+    return str((_request(shell).get("header") or {}).get("msg_id", ""))
 
 
 def is_headless(shell: Any) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,14 @@ from yiem_nb.calls import ToolBlock
 from yiem_nb.events import AbortSignal
 from yiem_nb.instructions import system_prompt
 from yiem_nb.kernel.bridge import call_main
+from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
+from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.view import View
 from yiem_nb.messages import AgentToolCall, AssistantMessage
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice
 from yiem_nb.render.text import visible
-from yiem_nb.session import JsonlSessionStorage, build_context
+from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
 from yiem_nb.session.journal import SessionJournal
 from yiem_nb.state import AgentContext, StreamFn
 from yiem_nb.tools import ToolRegistry
@@ -26,6 +31,11 @@ __all__ = ["Conversation"]
 
 #: How long a cell waits for its display after the run is over.
 VIEW_SECONDS = 2.0
+
+UNKNOWN_PLACE = (
+    "↳ this cell is not in the notebook as last saved, so its prompt follows the last exchange;"
+    " save, then run it again to ask at its place"
+)
 
 
 class Conversation:
@@ -46,6 +56,10 @@ class Conversation:
         self._notebook = notebook
         self._notices = notices
         self._headless = False
+        self._page = Page(notebook)
+        #: The execution whose prompts are one chain, and whether this kernel has asked yet.
+        self._execution = ""
+        self._begun = os.environ.get(CONTINUE_VARIABLE) == "1"
         context = build_context(storage.tree, storage.get_leaf_id())
         self._recorded_model = context.model
         self._recorded_tools = context.active_tools or ()
@@ -62,18 +76,64 @@ class Conversation:
         )
 
     async def turn(
-        self, text: str, choice: Choice, cell: str | None, view: View, *, headless: bool
+        self,
+        text: str,
+        choice: Choice,
+        cell: RunningCell,
+        view: View,
+        *,
+        how: How = "place",
+        headless: bool,
     ) -> AssistantMessage:
         """Run one prompt and show it; on the loop thread."""
         agent = self.agent
         if not agent.is_busy:
             self._headless = headless
+            await self._go_to(cell, how)
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
         try:
-            return await self._prompt(text, cell, view)
+            return await self._prompt(text, cell.id, view)
         finally:
             unsubscribe()
+
+    # --- Where a prompt goes -----------------------------------------------------------
+
+    async def _go_to(self, cell: RunningCell, how: How) -> None:
+        """Take the conversation to where the prompt of a cell belongs (DESIGN: a cell is a place)."""
+        how = self._how(cell, how)
+        self._begun, self._execution = True, cell.execution
+        await self.journal.run(partial(self._place, cell.id, how))
+
+    def _how(self, cell: RunningCell, how: How) -> How:
+        if how != "place":
+            return how
+        if cell.execution and cell.execution == self._execution:
+            return "append"  # several prompts of one execution are one chain
+        if cell.id is None:
+            return "append" if self._begun else "new"
+        return how
+
+    def _place(self, cell_id: str | None, how: How) -> None:
+        """Plan and move; on the writer's thread, because a long session takes its time."""
+        session = self.journal.session
+        order = self._page.order()
+        plan = session.plan(order, cell_id, how=how)
+        repeats = how == "place" and bool(order) and cell_id not in order
+        if repeats and session.places.versions(cell_id or ""):
+            self._notices.append(UNKNOWN_PLACE)
+        if plan.parent != session.leaf or plan.entries:
+            session.apply(plan)
+            self._take_context()
+        if plan.notice:
+            self._notices.append(_notice(plan, order))
+
+    def _take_context(self) -> None:
+        """Make the branch that the leaf is on the agent's conversation."""
+        context = build_context(self.storage.tree, self.storage.get_leaf_id())
+        self.agent.set_messages(context.messages)
+        self._recorded_model = context.model
+        self._recorded_tools = context.active_tools or ()
 
     async def _prompt(self, text: str, cell: str | None, view: View) -> AssistantMessage:
         try:
@@ -144,3 +204,9 @@ class Conversation:
         if self.storage.problem:
             notices.append(self.storage.problem)
         return notices
+
+
+def _notice(plan: Plan, order: Sequence[str]) -> str:
+    """Say in one line what moved, and on whose word about the page."""
+    page = "the order of the cells as last saved" if order else "the order of execution"
+    return f"↳ {plan.notice} ({page})"

@@ -9,10 +9,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NOTEBOOK_VARIABLE", "SUFFIX", "find_notebook", "session_path", "stray_session_path"]
+__all__ = [
+    "CONTINUE_VARIABLE",
+    "NOTEBOOK_VARIABLE",
+    "SUFFIX",
+    "find_notebook",
+    "session_path",
+    "stray_session_path",
+]
 
 #: Set by whoever runs a notebook headless and knows its path.
 NOTEBOOK_VARIABLE = "YIEM_NOTEBOOK"
+#: Set to ``1``: a run without cell ids goes on where the last one ended, instead of a new root.
+CONTINUE_VARIABLE = "YIEM_CONTINUE"
 SUFFIX = ".yiem.jsonl"
 
 

@@ -20,13 +20,14 @@ from yiem_nb.kernel.bridge import Bridge, call_main
 from yiem_nb.kernel.capture import captured_prints
 from yiem_nb.kernel.conversation import Conversation
 from yiem_nb.kernel.notebook import SUFFIX, find_notebook, session_path, stray_session_path
+from yiem_nb.kernel.page import RunningCell
 from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
 from yiem_nb.messages import AgentToolResult, AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
-from yiem_nb.session import JsonlSessionStorage, SessionOptions
+from yiem_nb.session import How, JsonlSessionStorage, Session, SessionOptions
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.tools import FunctionKind, OnUpdate, Outcome, ToolRegistry, outcome_of
 
@@ -68,7 +69,9 @@ class Workspace:
 
     # --- Asking ------------------------------------------------------------------------
 
-    def ask(self, text: str, *, model: str = "", show_usage: bool = True) -> AssistantMessage:
+    def ask(
+        self, text: str, *, model: str = "", how: How = "place", show_usage: bool = True
+    ) -> AssistantMessage:
         """Send a prompt, show the answer in this cell, and return it.
 
         Raises
@@ -80,32 +83,34 @@ class Workspace:
         AgentBusyError
             The agent is answering already, for instance because a tool of it asks.
         """
-        turn, view = self._turn(text, model, show_usage=show_usage)
+        turn, view = self._turn(text, model, how, show_usage=show_usage)
         try:
             return _checked(self.bridge.run_sync(turn))
         finally:
             view.abandon()
 
     async def ask_async(
-        self, text: str, *, model: str = "", show_usage: bool = True
+        self, text: str, *, model: str = "", how: How = "place", show_usage: bool = True
     ) -> AssistantMessage:
         """Do the same from a cell that awaits."""
-        turn, view = self._turn(text, model, show_usage=show_usage)
+        turn, view = self._turn(text, model, how, show_usage=show_usage)
         try:
             return _checked(await self.bridge.run_async(turn))
         finally:
             view.abandon()
 
-    def _turn(self, text: str, model: str, *, show_usage: bool) -> tuple[Callable[[], Any], View]:
+    def _turn(
+        self, text: str, model: str, how: How, *, show_usage: bool
+    ) -> tuple[Callable[[], Any], View]:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
         choice = self.choose(model)
         conversation = self._open()
-        cell = compat.cell_id(self.shell)
+        cell = RunningCell(compat.cell_id(self.shell), compat.execution(self.shell))
         view = self._view(choice, show_usage=show_usage)
         headless = compat.is_headless(self.shell)
 
         async def turn() -> AssistantMessage:
-            return await conversation.turn(text, choice, cell, view, headless=headless)
+            return await conversation.turn(text, choice, cell, view, how=how, headless=headless)
 
         return turn, view
 
@@ -196,6 +201,26 @@ class Workspace:
         if storage.problem:
             lines.append(storage.problem)
         return "\n".join([*lines, *storage.notices])
+
+    def name_session(self, name: str) -> str:
+        """Name the session and return the name as it is kept."""
+        session = self._idle_session()
+        session.rename(name)
+        return f"session: {session.tree.name}"
+
+    def label_here(self, label: str) -> str:
+        """Label the point that the conversation has reached."""
+        session = self._idle_session()
+        if session.leaf is None:
+            raise CommandError("Nothing has been said yet.", hint="Ask first, then label it.")
+        session.label(session.leaf, label)
+        return f"labelled: {label}"
+
+    def _idle_session(self) -> Session:
+        """Return the session while no run writes to it."""
+        conversation = self._open()
+        conversation.agent.check_idle("change the session")
+        return conversation.journal.session
 
     def stop(self) -> bool:
         """Stop what runs; say whether anything did."""

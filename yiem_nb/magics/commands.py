@@ -10,7 +10,9 @@ from traitlets import Bool, Unicode, validate
 from yiem_nb.magics.grammar import (
     Command,
     HelpCommand,
+    LabelCommand,
     ModelCommand,
+    NameCommand,
     Question,
     ResetCommand,
     SessionCommand,
@@ -84,6 +86,7 @@ class YiemMagics(Magics):
         self.workspace.ask(
             check_prompt(text).strip("\n"),
             model=options.model or "",
+            how=options.how,
             show_usage=options.usage and self.show_usage,
         )
 
@@ -106,6 +109,10 @@ class YiemMagics(Magics):
                 self._say(self._tools())
             case SessionCommand():
                 self._say(self.workspace.describe_session())
+            case NameCommand(name=name):
+                self._say(self.workspace.name_session(name))
+            case LabelCommand(label=label):
+                self._say(self.workspace.label_here(label))
             case StopCommand():
                 self._say("stopped" if self.workspace.stop() else "nothing was running")
             case ResetCommand():

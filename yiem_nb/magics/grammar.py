@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from yiem_nb.errors import CommandError, ErrorCode
 
@@ -20,8 +20,10 @@ __all__ = [
     "CellOptions",
     "Command",
     "HelpCommand",
+    "LabelCommand",
     "Line",
     "ModelCommand",
+    "NameCommand",
     "Question",
     "ResetCommand",
     "SessionCommand",
@@ -60,6 +62,20 @@ class SessionCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class NameCommand:
+    """Name the session."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCommand:
+    """Label the last exchange, so that it is found again."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopCommand:
     """Stop what runs."""
 
@@ -75,43 +91,94 @@ class HelpCommand:
 
 
 Command: TypeAlias = (
-    ModelCommand | ToolsCommand | SessionCommand | StopCommand | ResetCommand | HelpCommand
+    ModelCommand
+    | ToolsCommand
+    | SessionCommand
+    | NameCommand
+    | LabelCommand
+    | StopCommand
+    | ResetCommand
+    | HelpCommand
 )
 Line: TypeAlias = Command | Question
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """How a command is written and what it does."""
-
-    usage: str
-    does: str
-    alone: Command
-    #: Builds the command from one word, for those that take one.
-    with_word: Callable[[str], Command] | None = None
-
-    def parse(self, words: list[str]) -> Command | None:
-        """Build the command from its arguments, or return ``None`` where they do not fit."""
-        if not words:
-            return self.alone
-        if self.with_word is not None and len(words) == 1 and _WORD.fullmatch(words[0]):
-            return self.with_word(words[0])
-        return None
-
+#: Reads what stands behind a command's name; ``None`` where it does not fit.
+_Grammar: TypeAlias = Callable[[str], Command | None]
 
 _WORD = re.compile(r"[A-Za-z0-9][\w.:/@+-]*")
 
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """How a command is written, what it does, and how its arguments are read."""
+
+    usage: str
+    does: str
+    parse: _Grammar
+
+    @property
+    def card(self) -> str:
+        """How it is written on the reference card; the whole of it is said after a mistake."""
+        return self.usage if len(self.usage) <= 20 else f"{self.usage.split()[0]} …"
+
+
+def _alone(command: Command) -> _Grammar:
+    """Take no argument."""
+    return lambda rest: command if not rest else None
+
+
+def _word(make: Callable[[str], Command]) -> _Grammar:
+    """Take one word, such as a name or an address."""
+    return lambda rest: make(rest) if _WORD.fullmatch(rest) else None
+
+
+def _text(make: Callable[[str], Command]) -> _Grammar:
+    """Take the rest of the line, as it stands."""
+    return lambda rest: make(rest) if rest else None
+
+
+def _sub(**grammars: _Grammar) -> _Grammar:
+    """Take a word that says which of several, and that one's arguments."""
+
+    def parse(rest: str) -> Command | None:
+        name, rest = _split(rest)
+        return grammars[name](rest) if name in grammars else None
+
+    return parse
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Part the first word from the rest."""
+    word, *rest = text.split(None, 1) or [""]
+    return word, rest[0].strip() if rest else ""
+
+
+def _first(*grammars: _Grammar) -> _Grammar:
+    """Take what the first of several takes."""
+
+    def parse(rest: str) -> Command | None:
+        found = (grammar(rest) for grammar in grammars)
+        return next((command for command in found if command is not None), None)
+
+    return parse
+
+
 COMMANDS: dict[str, _Entry] = {
     "model": _Entry(
-        "model [NAME]", "choose the model, or list what there is", ModelCommand(), ModelCommand
+        "model [NAME]",
+        "choose the model, or list what there is",
+        _first(_alone(ModelCommand()), _word(ModelCommand)),
     ),
-    "tools": _Entry("tools", "list the functions the model may call", ToolsCommand()),
-    "session": _Entry("session", "say where this conversation is kept", SessionCommand()),
-    "stop": _Entry("stop", "stop what is running", StopCommand()),
-    "reset": _Entry(
-        "reset", "start a new conversation; the file keeps the old one", ResetCommand()
+    "tools": _Entry("tools", "list the functions the model may call", _alone(ToolsCommand())),
+    "session": _Entry(
+        "session [name|label TEXT]",
+        "say where it is kept; name it, label this point",
+        _first(_alone(SessionCommand()), _sub(name=_text(NameCommand), label=_text(LabelCommand))),
     ),
-    "help": _Entry("help", "show this", HelpCommand()),
+    "stop": _Entry("stop", "stop what is running", _alone(StopCommand())),
+    "reset": _Entry("reset", "start over; the file keeps what was said", _alone(ResetCommand())),
+    "help": _Entry("help", "show this", _alone(HelpCommand())),
 }
 
 
@@ -127,20 +194,17 @@ def parse_line(line: str) -> Line:
     if not text:
         return HelpCommand()
     explicit = text.startswith("/")
-    words = text.removeprefix("/").split()
-    entry = COMMANDS.get(words[0]) if words else None
-    command = entry.parse(words[1:]) if entry is not None else None
+    name, rest = _split(text.removeprefix("/"))
+    entry = COMMANDS.get(name)
+    command = entry.parse(rest) if entry is not None else None
     if command is not None:
         return command
     if not explicit:
         return Question(line)
     if entry is None:
-        name = words[0] if words else ""
         hint = nearest(name, COMMANDS) or "%yiem help lists the commands."
         raise CommandError(f"There is no command /{name}.", hint=hint)
-    raise CommandError(
-        f"/{words[0]} does not take {' '.join(words[1:])!r}.", hint=f"Write %yiem /{entry.usage}"
-    )
+    raise CommandError(f"/{name} does not take {rest!r}.", hint=f"Write %yiem /{entry.usage}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +213,20 @@ class CellOptions:
 
     model: str | None = None
     usage: bool = True
+    #: At the cell's place in the tree, after the last exchange, or as a root of its own.
+    how: Literal["place", "append", "new"] = "place"
     text: str = ""
 
 
-_FLAGS = ("-m", "--model", "--no-usage")
+#: Options without a value, and what each says.
+_SWITCHES: dict[str, dict[str, Any]] = {
+    "--append": {"how": "append"},
+    "--new": {"how": "new"},
+    "--no-usage": {"usage": False},
+}
+#: Options with one.
+_VALUES = {"-m": "model", "--model": "model"}
+_FLAGS = (*_VALUES, *_SWITCHES)
 
 
 def parse_cell_line(line: str) -> CellOptions:
@@ -161,28 +235,27 @@ def parse_cell_line(line: str) -> CellOptions:
     Raises
     ------
     CommandError
-        An option nobody knows, or one without its value.
+        An option nobody knows, one without its value, or one that takes none.
     """
-    model: str | None = None
-    usage = True
+    said: dict[str, Any] = {}
     rest = line.strip()
     while rest.startswith("-"):
-        word, _, rest = rest.partition(" ")
-        rest = rest.strip()
+        word, rest = _split(rest)
         name, given, value = word.partition("=")
-        if name == "--no-usage" and not given:
-            usage = False
-        elif name in ("-m", "--model"):
+        if name in _SWITCHES:
+            if given:
+                raise CommandError(f"{name} takes no value.", hint=f"Write %%yiem {name}")
+            said |= _SWITCHES[name]
+        elif name in _VALUES:
             if not given:
-                value, _, rest = rest.partition(" ")
-                rest = rest.strip()
+                value, rest = _split(rest)
             if not value:
                 raise CommandError(f"{name} wants a model.", hint="Write %%yiem -m NAME")
-            model = value
+            said[_VALUES[name]] = value
         else:
             hint = nearest(name, _FLAGS) or f"Known are {', '.join(_FLAGS)}."
             raise CommandError(f"There is no option {name}.", hint=hint)
-    return CellOptions(model, usage, rest)
+    return CellOptions(**said, text=rest)
 
 
 def check_prompt(text: str) -> str:
@@ -198,23 +271,23 @@ def check_prompt(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Offer what is spelled like `name`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(known), n=2, cutoff=0.6)
     return f"Did you mean {' or '.join(close)}?" if close else ""
 
 
 def help_text() -> str:
     """Write the reference card, as Markdown that reads well as text too."""
-    width = max(len(entry.usage) for entry in COMMANDS.values())
-    rows = [f"%yiem {entry.usage:<{width}}  {entry.does}" for entry in COMMANDS.values()]
+    width = 22
+    rows = [f"%yiem {entry.card:<{width}}{entry.does}" for entry in COMMANDS.values()]
     card = [
-        "%%yiem [-m MODEL] [--no-usage]",
-        "the prompt, as it stands, over as many lines as you like",
+        "%%yiem [-m MODEL] [--append|--new] [--no-usage]",
+        "the prompt, as it stands; the model sees what stands above the cell,",
+        "with --append what was said last, with --new nothing",
         "",
-        f"%yiem {'a question':<{width}}  asks it",
+        f"%yiem {'a question':<{width}}asks it",
         *rows,
-        f"%yiem {'/command':<{width}}  is always a command, never a question",
-        "",
-        "@yiem.tool                    above a function lets the model call it",
-        "%config YiemMagics            lists every setting",
+        f"%yiem {'/command':<{width}}is always a command, never a question",
+        "@yiem.tool                  above a function lets the model call it",
+        "%config YiemMagics          lists every setting",
     ]
     return "\n".join(card)

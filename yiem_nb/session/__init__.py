@@ -24,7 +24,7 @@ from yiem_nb.session.entries import (
 )
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.lock import Owner, SessionLock
-from yiem_nb.session.place import Places, Plan, plan_place, stale_cells
+from yiem_nb.session.place import How, Places, Plan, plan_place, stale_cells
 from yiem_nb.session.session import Comparison, Session
 from yiem_nb.session.stats import SessionStats
 from yiem_nb.session.storage import JsonlSessionStorage, SessionMetadata, SessionOptions
@@ -38,6 +38,7 @@ __all__ = [
     "ContextEditEntry",
     "CustomEntry",
     "CustomMessageEntry",
+    "How",
     "JsonlSessionStorage",
     "LabelEntry",
     "LeafEntry",

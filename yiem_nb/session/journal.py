@@ -16,6 +16,7 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
     ThinkingLevelChangeEntry,
 )
+from yiem_nb.session.session import Session
 from yiem_nb.session.storage import JsonlSessionStorage
 
 __all__ = ["SessionJournal"]
@@ -32,6 +33,7 @@ class SessionJournal:
 
     def __init__(self, storage: JsonlSessionStorage) -> None:
         self.storage = storage
+        self.session = Session(storage)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="yiem-writer")
 
     async def message(
@@ -56,11 +58,11 @@ class SessionJournal:
 
     async def new_root(self) -> None:
         """Let the next message start a tree of its own."""
-        await self._run(lambda: self.storage.set_leaf_id(None))
+        await self.run(self.session.reset)
 
     async def settle(self) -> None:
         """Make what was appended survive a power cut."""
-        await self._run(self.storage.sync)
+        await self.run(self.storage.sync)
 
     def close(self) -> None:
         """Finish writing and let go of the file."""
@@ -68,7 +70,8 @@ class SessionJournal:
         self.storage.close()
 
     async def _append(self, entry: SessionTreeEntry) -> None:
-        await self._run(lambda: self.storage.append_entry(entry))
+        await self.run(lambda: self.storage.append_entry(entry))
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do some other work with the session on the writer's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)

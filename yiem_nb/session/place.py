@@ -16,6 +16,9 @@ segment
     followed it. What comes before the first version is a segment too, owned by nobody.
 failed
     A turn that got no answer: nothing may follow it. An aborted one has one, however short.
+era
+    What was said since somebody started over, which leaves a mark in the tree. A cell sees what
+    stands above it in the era of the conversation; earlier ones are kept, and can be gone back to.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from yiem_nb.session.context import SessionContext, settings_of
 from yiem_nb.session.entries import (
     ActiveToolsChangeEntry,
     ContextEditEntry,
+    CustomEntry,
     CustomMessageEntry,
     MessageEntry,
     ModelChangeEntry,
@@ -38,12 +42,17 @@ from yiem_nb.session.entries import (
 )
 from yiem_nb.session.tree import SessionTree
 
-__all__ = ["How", "Places", "Plan", "plan_place", "stale_cells"]
+__all__ = ["RESET", "How", "Places", "Plan", "plan_place", "plan_reset", "stale_cells"]
 
 #: At the cell's place; at the leaf, wherever that is; or as a root of its own.
 How: TypeAlias = Literal["place", "append", "new"]
 
+#: The `CustomEntry.custom_type` of the mark that begins an era.
+RESET = "yiem.reset"
+
 _NOBODY = -1
+#: The era before anybody started over.
+_FIRST_ERA = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ class Plan:
     entries: tuple[SessionTreeEntry, ...] = ()
     #: The first prompts of the exchanges that are carried, as originals.
     carried: tuple[str, ...] = ()
-    #: The same of those that the conversation leaves behind.
+    #: The same of those of other cells that the conversation leaves behind.
     set_aside: tuple[str, ...] = ()
 
     @property
@@ -86,6 +95,8 @@ class Places:
         self._owners: list[int] = []
         #: Whether its turn has an answer by then.
         self._answered: list[bool] = []
+        #: The mark of its era.
+        self._eras: list[int] = []
         self._cells: dict[int, str] = {}
         self._originals: dict[int, str] = {}
         self._occurrences: dict[str, list[int]] = {}
@@ -99,6 +110,7 @@ class Places:
         new = len(self.tree) - first
         self._owners += [_NOBODY] * new
         self._answered += [True] * new
+        self._eras += [_FIRST_ERA] * new
         done = bytearray(new)
         for position in range(first, len(self.tree)):
             # Parents come first, also where the file has them later.
@@ -121,9 +133,13 @@ class Places:
         if parent is not None:
             self._owners[position] = self._owners[parent]
             self._answered[position] = self._answered[parent]
-        entry = self.tree.entry(entry_id) if self.tree.type(entry_id) == "message" else None
-        if isinstance(entry, MessageEntry):
-            self._take_message(position, entry)
+            self._eras[position] = self._eras[parent]
+        if self.tree.type(entry_id) in {"message", "custom"}:
+            entry = self.tree.entry(entry_id)
+            if isinstance(entry, MessageEntry):
+                self._take_message(position, entry)
+            elif isinstance(entry, CustomEntry) and entry.custom_type == RESET:
+                self._eras[position] = position
         self._segments.setdefault(self._owners[position], []).append(position)
 
     def _take_message(self, position: int, entry: MessageEntry) -> None:
@@ -197,9 +213,27 @@ class Places:
         parent = self.tree.parent(self.prompt(version))
         return [self.original(owner) for owner in self.along(parent)]
 
+    def era(self, leaf: str | None) -> int:
+        """Return the position of the mark that a conversation began with, or one before all."""
+        return _FIRST_ERA if leaf is None else self._eras[self.tree.position(leaf)]
+
+    def start(self, leaf: str | None) -> str | None:
+        """Return that mark; ``None`` where nobody started over."""
+        era = self.era(leaf)
+        return None if era == _FIRST_ERA else self.tree.id_at(era)
+
+    def _occur(self, version: str, era: int) -> list[int]:
+        """List the first prompts of a version in an era."""
+        return [at for at in self._occurrences[version] if self._eras[at] == era]
+
     def current(self, leaf: str | None) -> dict[str, str]:
         """Map each place to its current version: the one on the path, else its newest."""
-        current = {cell: versions[-1] for cell, versions in self._versions.items()}
+        era = self.era(leaf)
+        current: dict[str, str] = {}
+        for cell, versions in self._versions.items():
+            here = [version for version in versions if self._occur(version, era)]
+            if here:
+                current[cell] = here[-1]
         for owner in self.along(leaf):
             current[self._cells[owner]] = self.original(owner)
         return current
@@ -214,36 +248,44 @@ class Places:
             entry_id = self.tree.parent(entry_id)
         return entry_id
 
-    def reach(self, wanted: Sequence[str], path: Sequence[str]) -> tuple[int, str | None]:
+    def reach(self, wanted: Sequence[str], leaf: str | None) -> tuple[int, str | None]:
         """Find the deepest entry whose path is a beginning of `wanted`, and how long that is."""
+        era = self.era(leaf)
         owners = {_NOBODY}
         length = 0
         for version in wanted:
             deeper = {
                 at
-                for at in self._occurrences[version]
+                for at in self._occur(version, era)
                 if self._above(at) in owners and self._ends(at)
             }
             if not deeper:
                 break
             owners = deeper
             length += 1
-        return length, self._end(owners, path)
+        return length, self._end(owners, era, self.tree.path(leaf))
 
-    def _end(self, owners: Iterable[int], path: Sequence[str]) -> str | None:
+    def _end(self, owners: Iterable[int], era: int, path: Sequence[str]) -> str | None:
         """Choose where to go on in some segments: on the path where possible, else the newest."""
-        ends = {self.tree.id_at(at) for owner in owners for at in self._ends(owner)}
+        ends = {
+            self.tree.id_at(at)
+            for owner in owners
+            for at in self._ends(owner)
+            if self._eras[at] == era
+        }
         on_path = [entry_id for entry_id in path if entry_id in ends]
         if on_path:
             return on_path[-1]
         return max(ends, key=self.tree.position, default=None)
 
-    def segment(self, version: str, path: Sequence[str]) -> list[str]:
+    def segment(self, version: str, leaf: str | None) -> list[str]:
         """List a version's entries, from its prompt to where one would go on."""
-        occurrences = self._occurrences[version]
+        era = self.era(leaf)
+        path = self.tree.path(leaf)
+        occurrences = self._occur(version, era)
         on_path = [at for at in occurrences if self.tree.id_at(at) in path]
         owner = on_path[-1] if on_path else occurrences[0]
-        end = self._end([owner], path)
+        end = self._end([owner], era, path)
         whole = self.tree.path(end)
         return whole[whole.index(self.tree.id_at(owner)) :]
 
@@ -286,22 +328,33 @@ def plan_place(
     lost: list[str] = []
     if how == "place" and cell_id and known.count(cell_id) == 1:
         wanted = _seen_by(places, leaf, known, cell_id)
-        length, parent = places.reach(wanted, tree.path(leaf))
+        length, parent = places.reach(wanted, leaf)
         lost = wanted[length:]
-    elif how != "new":
+    elif how == "new":
+        parent = places.start(leaf)
+    else:
         parent = places.last_answered(leaf)
     carried = _Carrier(tree, leaf, parent)
     for version in lost:
-        carried.copy(places.segment(version, tree.path(leaf)))
+        carried.copy(places.segment(version, leaf))
     carried.settle()
     left = [places.original(owner) for owner in places.along(leaf)]
     kept = {places.original(owner) for owner in places.along(parent)} | set(lost)
+    kept.update(places.versions(cell_id or ""))
     return Plan(
         parent=parent,
         entries=tuple(carried.entries),
         carried=tuple(lost),
         set_aside=tuple(version for version in left if version not in kept),
     )
+
+
+def plan_reset(tree: SessionTree, leaf: str | None) -> Plan:
+    """Decide how to start over: a root of its own, with the settings that are in force."""
+    carried = _Carrier(tree, leaf, None)
+    carried.append(CustomEntry(custom_type=RESET))
+    carried.settle()
+    return Plan(parent=None, entries=tuple(carried.entries))
 
 
 def stale_cells(
@@ -358,9 +411,9 @@ class _Carrier:
             entry = self._tree.entry(entry_id)
             if isinstance(entry, MessageEntry):
                 copy = entry.model_copy(update={"copy_of": entry.copy_of or entry_id})
-                self._now[entry_id] = self._append(copy)
+                self._now[entry_id] = self.append(copy)
             elif isinstance(entry, CustomMessageEntry):
-                self._now[entry_id] = self._append(entry)
+                self._now[entry_id] = self.append(entry)
 
     def settle(self) -> None:
         """Carry along the edits and settings that were in force, where the branch lacks them."""
@@ -370,12 +423,13 @@ class _Carrier:
                 continue
             edit = self._tree.entry(entry_id)
             if isinstance(edit, ContextEditEntry) and edit.target_id in self._now:
-                self._append(edit.model_copy(update={"target_id": self._now[edit.target_id]}))
+                self.append(edit.model_copy(update={"target_id": self._now[edit.target_id]}))
         before = settings_of(self._tree, self._tree.path(self._leaf))
         for change in _changes(before, settings_of(self._tree, self._tree.path(self._parent))):
-            self._append(change)
+            self.append(change)
 
-    def _append(self, entry: SessionTreeEntry) -> str:
+    def append(self, entry: SessionTreeEntry) -> str:
+        """Let an entry follow the one before it; return its id."""
         entry_id = new_entry_id(lambda taken: taken in self._tree)
         update = {"id": entry_id, "parent_id": self._at}
         self.entries.append(entry.model_copy(update=update))

@@ -24,7 +24,7 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
 )
 from yiem_nb.session.log import free_name
-from yiem_nb.session.place import How, Places, Plan, plan_place, stale_cells
+from yiem_nb.session.place import How, Places, Plan, plan_place, plan_reset, stale_cells
 from yiem_nb.session.storage import JsonlSessionStorage, SessionOptions
 from yiem_nb.session.tree import SessionTree
 
@@ -51,7 +51,8 @@ class Session:
 
     def __init__(self, storage: JsonlSessionStorage) -> None:
         self.storage = storage
-        self._places = Places(storage.tree)
+        #: Made when it is asked for: it reads every message.
+        self._places: Places | None = None
 
     # --- What is so --------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ class Session:
     @property
     def places(self) -> Places:
         """Which cell asked what, up to date."""
-        if self._places.tree is not self.storage.tree:
+        if self._places is None or self._places.tree is not self.storage.tree:
             self._places = Places(self.storage.tree)
         self._places.update()
         return self._places
@@ -141,6 +142,10 @@ class Session:
         self.storage.set_leaf_id(plan.parent)
         if plan.entries:
             self.storage.append_entries(plan.entries)
+
+    def reset(self) -> None:
+        """Start over: what was said stays in the file, and no cell sees it any more."""
+        self.apply(plan_reset(self.tree, self.leaf))
 
     def stale(self, order: Sequence[str]) -> list[str]:
         """List the cells that were answered on another version of what is above them."""
