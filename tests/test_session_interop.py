@@ -4,6 +4,7 @@ The published package is installed once into the user's cache folder. The versio
 runs on node 20; ``YIEM_PI=1.6.0`` chooses the newest one, whose node comes from npm too.
 """
 
+import base64
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from yiem_nb.messages import (
     AgentToolCall,
     AssistantMessage,
+    ImageContent,
     ReasoningContent,
     TextContent,
     ToolResultMessage,
@@ -224,3 +226,17 @@ def test_pi_opens_a_fork(pi, tmp_path):
     seen = read_with(pi, fork.storage.path)
     assert seen["messages"] == [["user", "a"], ["assistant", "yes"]]
     assert seen["labels"] == {prompt: "start"}
+
+
+def test_pi_reads_a_sentence_where_a_large_image_was(pi, tmp_path):
+    session = new(tmp_path)
+    image = ImageContent(base64.b64encode(b"x" * 300_000).decode(), "image/png")
+    prompt = MessageEntry(message=UserMessage([TextContent("look"), image]))
+    entry = session.storage.append_entry(prompt)
+
+    theirs = read_with(pi, session.storage.path, "append")
+
+    (role, text), *_ = theirs["messages"]
+    assert role == "user"
+    assert text.startswith("look|[image/png, 300 kB: kept beside this session as ")
+    assert reopen(session).context().messages[0] == entry.message

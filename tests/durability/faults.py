@@ -45,6 +45,15 @@ class FaultyFiles(OsFiles):
     def sync_folder(self, path):
         return self._call("sync_folder", path)
 
+    def make_folder(self, path):
+        return self._call("make_folder", path)
+
+    def replace(self, old, new):
+        return self._call("replace", old, new)
+
+    def remove(self, path):
+        return self._call("remove", path)
+
     def lock(self, fd):
         return self._call("lock", fd)
 

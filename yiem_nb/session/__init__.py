@@ -1,5 +1,6 @@
 """Sessions: the tree of a conversation and the file it is kept in (SPEC-4.1 to SPEC-4.3)."""
 
+from yiem_nb.session.blobs import Blob, BlobStore
 from yiem_nb.session.check import SessionCheck, check_session
 from yiem_nb.session.context import SessionContext, build_context
 from yiem_nb.session.entries import (
@@ -32,6 +33,8 @@ from yiem_nb.session.tree import SessionTree
 
 __all__ = [
     "ActiveToolsChangeEntry",
+    "Blob",
+    "BlobStore",
     "BranchSummaryEntry",
     "CompactionEntry",
     "Comparison",

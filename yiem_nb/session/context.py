@@ -69,7 +69,7 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
         replacement = edit.replacement if edit else None
         if edit is not None and replacement is None:
             continue
-        entry = tree.entry(entry_id)
+        entry = tree.whole(entry_id)
         message = message_of(entry)
         if message is None:
             continue
@@ -109,7 +109,7 @@ def _edits(tree: SessionTree, path: list[str]) -> dict[str, ContextEditEntry]:
     edits: dict[str, ContextEditEntry] = {}
     for entry_id in path:
         if tree.type(entry_id) == "context_edit":
-            entry = tree.entry(entry_id)
+            entry = tree.whole(entry_id)
             if isinstance(entry, ContextEditEntry):
                 edits[entry.target_id] = entry
     return edits

@@ -9,13 +9,23 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 from yiem_nb.errors import ErrorCode, SessionError, SessionNotFoundError
 
-__all__ = ["Files", "OsFiles", "check_regular", "locked", "reason_of", "write_all"]
+__all__ = [
+    "Files",
+    "OsFiles",
+    "check_regular",
+    "locked",
+    "reason_of",
+    "write_all",
+    "write_new",
+]
 
 _READ_WRITE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -43,6 +53,15 @@ class Files(Protocol):
 
     def sync_folder(self, path: str) -> None:
         """Wait until the names in a folder survive a power cut."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder that only its owner enters; one that is there already is fine."""
+
+    def replace(self, old: str, new: str) -> None:
+        """Give a file another name, at once; what had that name is gone."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
 
     def lock(self, fd: int) -> None:
         """Wait for the exclusive lock on the file."""
@@ -85,6 +104,19 @@ class OsFiles:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder that only its owner enters; one that is there already is fine."""
+        with contextlib.suppress(FileExistsError):
+            Path(path).mkdir(mode=0o700)
+
+    def replace(self, old: str, new: str) -> None:
+        """Give a file another name, at once; what had that name is gone."""
+        Path(old).replace(new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        Path(path).unlink()
 
     def lock(self, fd: int) -> None:
         """Wait for the exclusive lock on the file."""
@@ -132,6 +164,32 @@ def write_all(files: Files, fd: int, data: bytes) -> tuple[int, OSError | None]:
             return done, OSError(errno.EIO, os.strerror(errno.EIO))
         done += count
     return done, None
+
+
+def write_new(files: Files, path: Path, data: bytes) -> None:
+    """Write a file that survives a power cut under its name, or leave nothing behind.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; what had the name has it still.
+    """
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+    fd = files.open(str(temporary), write=True, create=True)
+    try:
+        try:
+            _, error = write_all(files, fd, data)
+            if error is not None:
+                raise error
+            files.sync(fd)
+        finally:
+            files.close(fd)
+        files.replace(str(temporary), str(path))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    files.sync_folder(str(path.parent))
 
 
 _REASONS = {

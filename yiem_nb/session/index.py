@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -47,15 +47,21 @@ class SessionIndex:
         Written again where another program has emptied the file.
     """
 
-    def __init__(self, log: LineLog, header: SessionHeader) -> None:
+    def __init__(
+        self,
+        log: LineLog,
+        header: SessionHeader,
+        whole: Callable[[SessionTreeEntry], SessionTreeEntry] | None = None,
+    ) -> None:
         self.log = log
         self.header = header
+        self._whole = whole
         self._start()
         self._waiting: list[_Waiting] = []
 
     def _start(self) -> None:
         self.scan = Scan()
-        self.tree = SessionTree(self.load)
+        self.tree = SessionTree(self.load, self._whole)
         self._offsets = array("q")
         self._lengths = array("q")
         self._held: dict[int, bytes] = {}

@@ -20,6 +20,7 @@ from pydantic_core import from_json
 
 from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.models import Limits
+from yiem_nb.session.blobs import BlobStore
 from yiem_nb.session.entries import (
     FORMAT_VERSION,
     LeafEntry,
@@ -58,6 +59,8 @@ class JsonlSessionStorage:
         Why nothing may be appended, or ``None``.
     problem
         Why entries are not saved, or ``None``.
+    blobs
+        The large things that are kept beside the file; what is read here has them in it.
     """
 
     def __init__(
@@ -79,7 +82,8 @@ class JsonlSessionStorage:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._log = LineLog(Path(options.path).absolute(), files)
-        self._index = SessionIndex(self._log, new_header(options))
+        self.blobs = BlobStore(lambda: self._log.path, files)
+        self._index = SessionIndex(self._log, new_header(options), self.blobs.whole)
         self._leaf: str | None = None
 
     # --- Opening -----------------------------------------------------------------------
@@ -141,6 +145,7 @@ class JsonlSessionStorage:
         with self._lock:
             lines = [self._line_for_copy(entry_id) for entry_id in entry_ids]
         storage = type(self)(options, **self._how)
+        storage.blobs.take_from(self.blobs, [line for _, line in lines])
         storage._begin(lines)  # noqa: SLF001 - its own class
         return storage
 
@@ -257,14 +262,14 @@ class JsonlSessionStorage:
         """Return an entry, or ``None`` where there is none of that id."""
         self._reads.take()
         with self._lock:
-            return self.tree.entry(entry_id) if entry_id in self.tree else None
+            return self.tree.whole(entry_id) if entry_id in self.tree else None
 
     def find_entries(self, kind: str | type[SessionTreeEntry]) -> list[SessionTreeEntry]:
         """List all entries of a type, given by its name or its class, in file order."""
         self._reads.take()
         name = kind if isinstance(kind, str) else kind.model_fields["type"].default
         with self._lock:
-            found = [self.tree.entry(entry_id) for entry_id in self.tree.of_type(name)]
+            found = [self.tree.whole(entry_id) for entry_id in self.tree.of_type(name)]
         return found if isinstance(kind, str) else [one for one in found if isinstance(one, kind)]
 
     def get_entries(
@@ -281,9 +286,8 @@ class JsonlSessionStorage:
         with self._lock:
             start = 0 if after is None else self._position(after) + 1
             end = len(self.tree) if limit is None else start + max(limit, 0)
-            return [
-                self._index.load(position) for position in range(start, min(end, len(self.tree)))
-            ]
+            found = range(start, min(end, len(self.tree)))
+            return [self.tree.whole(self.tree.id_at(position)) for position in found]
 
     def get_path(self, leaf: str | None = None) -> list[SessionTreeEntry]:
         """List the entries from the root to `leaf`; to the current leaf where none is given.
@@ -298,7 +302,7 @@ class JsonlSessionStorage:
             if leaf is not None:
                 self._position(leaf)
             path = self.tree.path(self._leaf if leaf is None else leaf)
-            return [self.tree.entry(entry_id) for entry_id in path]
+            return [self.tree.whole(entry_id) for entry_id in path]
 
     def get_leaf_id(self) -> str | None:
         """Return the entry the conversation goes on from; ``None`` before the first."""
@@ -411,7 +415,7 @@ class JsonlSessionStorage:
 
         for given in entries:
             entry = self._complete(given, leaf, known)
-            line = dump_line(entry)
+            line = dump_line(self.blobs.parted(entry))
             if from_json(line)["id"] != entry.id:
                 raise SessionError(f"Entry {entry.id!r} does not survive being written.")
             new.add(entry.id)
@@ -443,7 +447,11 @@ class JsonlSessionStorage:
     # --- Between memory and disk -------------------------------------------------------
 
     def _retry(self) -> None:
-        if self._index.waits and self.read_only is None and os.getpid() == self._pid:
+        if (
+            (self._index.waits or self.blobs.pending)
+            and self.read_only is None
+            and os.getpid() == self._pid
+        ):
             self._flush()
 
     def _flush(self, prepared: Sequence[Prepared] = ()) -> None:
@@ -462,6 +470,8 @@ class JsonlSessionStorage:
         self._index.add(prepared)
         if last is not None:
             self._leaf = last.target_id if isinstance(last, LeafEntry) else last.id
+        if self.blobs.pending:
+            self.blobs.retry()
         self._say(error)
         if self._durability == "always" and not self._index.waits:
             self._sync()
@@ -474,7 +484,9 @@ class JsonlSessionStorage:
 
     def _say(self, error: OSError | None) -> None:
         if error is None:
-            self.problem = None
+            files = "file" if self.blobs.pending == 1 else "files"
+            waits = f"not saved: {self.blobs.problem} ({self.blobs.pending} {files} pending)"
+            self.problem = waits if self.blobs.pending else None
         else:
             entries = "entry" if self.pending == 1 else "entries"
             self.problem = f"not saved: {reason_of(error)} ({self.pending} {entries} pending)"

@@ -71,10 +71,17 @@ class SessionTree:
     ----------
     load
         Gives the entry at a position of the file order.
+    whole
+        Puts back into an entry what is kept beside the file.
     """
 
-    def __init__(self, load: Callable[[int], SessionTreeEntry]) -> None:
+    def __init__(
+        self,
+        load: Callable[[int], SessionTreeEntry],
+        whole: Callable[[SessionTreeEntry], SessionTreeEntry] | None = None,
+    ) -> None:
         self._load = load
+        self._whole = whole
         self._ids: list[str] = []
         self._types: list[str] = []
         self._parents = array("q")
@@ -224,8 +231,13 @@ class SessionTree:
         return [self._ids[position] for position in self._by_type.get(kind, ())]
 
     def entry(self, entry_id: str) -> SessionTreeEntry:
-        """Load an entry."""
+        """Load an entry; in the place of a large image it has a text that says so."""
         return self._load(self._positions[entry_id])
+
+    def whole(self, entry_id: str) -> SessionTreeEntry:
+        """Load an entry with all that is kept beside the file."""
+        entry = self.entry(entry_id)
+        return entry if self._whole is None else self._whole(entry)
 
     def parent(self, entry_id: str) -> str | None:
         """Return the parent's id, after repairs; ``None`` above a root."""

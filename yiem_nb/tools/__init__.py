@@ -12,7 +12,7 @@ from yiem_nb.tools.base import (
     validate_required_args,
     validate_tool_arguments,
 )
-from yiem_nb.tools.context import ToolContext, Var
+from yiem_nb.tools.context import OutputStore, SavedOutput, ToolContext, Var
 from yiem_nb.tools.decorator import tool
 from yiem_nb.tools.function import call_function, tool_from_function
 from yiem_nb.tools.registry import ToolChange, ToolRegistry, registry
@@ -28,7 +28,9 @@ __all__ = [
     "FunctionKind",
     "OnUpdate",
     "Outcome",
+    "OutputStore",
     "Runner",
+    "SavedOutput",
     "ToolChange",
     "ToolContext",
     "ToolExecutionMode",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -20,6 +20,8 @@ from yiem_nb.tools.base import OnUpdate
 __all__ = [
     "Injection",
     "Namespace",
+    "OutputStore",
+    "SavedOutput",
     "ToolContext",
     "Var",
     "holds_variable",
@@ -35,6 +37,47 @@ Namespace: TypeAlias = Callable[[], Mapping[str, Any]]
 Injection: TypeAlias = Literal["", "signal", "on_update"]
 
 _MOST_NAMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOutput:
+    """Where the whole of an output is kept that the model reads only a part of.
+
+    Parameters
+    ----------
+    sha256
+        Of its bytes; the name of its file.
+    size
+        In bytes.
+    mime_type
+        What it is.
+    name
+        What the tool calls it; may be empty.
+    path
+        Where people and models find it, seen from the notebook's folder.
+    """
+
+    sha256: str
+    size: int
+    mime_type: str = "text/plain"
+    name: str = ""
+    path: str = ""
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """What a result's `details` say of it: enough to find it again, from any folder."""
+        named = {"name": self.name} if self.name else {}
+        return {"blob": self.sha256, "mimeType": self.mime_type, "bytes": self.size, **named}
+
+
+class OutputStore(Protocol):
+    """Keeps whole outputs beside the conversation; a session's own is `session.blobs.BlobStore`."""
+
+    def save_output(self, output: str | bytes, name: str = "") -> SavedOutput | None:
+        """Keep an output, from any thread; ``None`` where there is no room for it at all.
+
+        It raises nothing. What a full disk does not take waits in memory.
+        """
 
 
 def main_namespace() -> Mapping[str, Any]:
