@@ -1,4 +1,4 @@
-"""The command line: ``yiem demo`` opens the first lesson in JupyterLab."""
+"""``yiem demo`` opens the first lesson in JupyterLab."""
 
 from __future__ import annotations
 
@@ -14,36 +14,20 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from yiem_nb import __version__
 from yiem_nb.errors import ErrorCode, YiemError
 
-__all__ = ["main"]
+__all__ = ["add_parser", "copy_lesson"]
 
 LESSON = "01-first-steps.ipynb"
 START_SECONDS = 60.0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    arguments = _parser().parse_args(argv)
-    try:
-        status: int = arguments.run(arguments)
-    except YiemError as error:
-        print(f"✕ {error}\n  [{error.code}]", file=sys.stderr)
-        return 1
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="yiem", description="An LLM agent that lives in the notebook's own kernel."
-    )
-    parser.add_argument("--version", action="version", version=f"yiem_nb {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def add_parser(commands: Any) -> None:
+    """Describe the command to the command line."""
     demo = commands.add_parser(
         "demo", help="open the first lesson in JupyterLab; needs no key and no network"
     )
@@ -56,10 +40,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     demo.set_defaults(run=_demo)
-    return parser
-
-
-# --- demo ----------------------------------------------------------------------------------
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -163,7 +143,3 @@ def _wait_for(server: subprocess.Popen[bytes], port: int) -> None:
         hint="What it said stands above; try another --port.",
         code=ErrorCode.KERNEL_UNAVAILABLE,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
