@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from yiem_nb import __version__
-from yiem_nb.cli import demo
+from yiem_nb.cli import demo, run
 from yiem_nb.errors import YiemError
 
 __all__ = ["main"]
 
-_COMMANDS = (demo,)
+_COMMANDS = (demo, run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,6 +22,8 @@ __all__ = [
 NOTEBOOK_VARIABLE = "YIEM_NOTEBOOK"
 #: Set to ``1``: a run without cell ids goes on where the last one ended, instead of a new root.
 CONTINUE_VARIABLE = "YIEM_CONTINUE"
+#: Names the model of every cell that names none itself, whatever the notebook chooses.
+MODEL_VARIABLE = "YIEM_MODEL"
 SUFFIX = ".yiem.jsonl"
 
 

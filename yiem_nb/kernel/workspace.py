@@ -19,7 +19,13 @@ from yiem_nb.kernel import compat
 from yiem_nb.kernel.bridge import Bridge, call_main
 from yiem_nb.kernel.capture import captured_prints
 from yiem_nb.kernel.conversation import Conversation
-from yiem_nb.kernel.notebook import SUFFIX, find_notebook, session_path, stray_session_path
+from yiem_nb.kernel.notebook import (
+    MODEL_VARIABLE,
+    SUFFIX,
+    find_notebook,
+    session_path,
+    stray_session_path,
+)
 from yiem_nb.kernel.page import RunningCell
 from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
@@ -135,6 +141,7 @@ class Workspace:
 
     def choose(self, explicit: str = "") -> Choice:
         """Say which model answers now."""
+        explicit = explicit or os.environ.get(MODEL_VARIABLE, "")
         if self._scripted is not None and not explicit:
             return Choice(self._scripted.model, source="yiem.use")
         return resolve(
