@@ -33,6 +33,7 @@ PURE = [
     "loop",
     "messages",
     "models",
+    "prepare",
     "state",
     "kernel/pacing",
     "magics/grammar",
@@ -40,7 +41,10 @@ PURE = [
     "session/context",
     "session/entries",
     "session/tree",
+    "tools/approval",
     "tools/base",
+    "tools/gate",
+    "tools/policy",
     "wire/*",
 ]
 

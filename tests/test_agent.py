@@ -58,6 +58,9 @@ class Notes:
     async def tools(self, names: Any) -> None:
         self.lines.append(("tools", names))
 
+    async def custom(self, kind: str, data: Any) -> None:
+        self.lines.append((kind, data))
+
     async def new_root(self) -> None:
         self.lines.append("root")
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
 from yiem_nb.errors import (
@@ -43,7 +43,14 @@ from yiem_nb.messages import (
 )
 from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
 from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
-from yiem_nb.tools import AgentTool, ToolExecutionMode
+from yiem_nb.tools import (
+    APPROVAL_ENTRY,
+    AgentTool,
+    ApprovalRequest,
+    Decision,
+    Gate,
+    ToolExecutionMode,
+)
 
 __all__ = ["Agent", "AgentOptions", "Journal", "Prompt"]
 
@@ -66,6 +73,9 @@ class Journal(Protocol):
 
     async def tools(self, names: Sequence[str]) -> None:
         """Append a change of the active tools."""
+
+    async def custom(self, kind: str, data: Any) -> None:
+        """Append data that no model sees."""
 
     async def new_root(self) -> None:
         """Let the next message start a tree of its own."""
@@ -93,6 +103,8 @@ class AgentOptions:
     limits: Limits = field(default_factory=Limits)
     before_tool_call: BeforeToolCall | None = None
     after_tool_call: AfterToolCall | None = None
+    #: Rules on calls before they run; without one every call may.
+    gate: Gate | None = None
     #: The last word on each request: called with what would be sent, returns what is sent.
     prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
 
@@ -237,6 +249,8 @@ class Agent:
         self._steering.clear()
         self._follow_up.clear()
         self._state = replace(self._state, messages=(), error_message=None)
+        if self.options.gate is not None:
+            self.options.gate.forget()
         if self._journal is not None:
             await self._journal.new_root()
 
@@ -338,6 +352,10 @@ class Agent:
             after_tool_call=options.after_tool_call,
             tool_execution=options.tool_execution,
             tool_calls_per_turn=options.limits.tool_calls_per_turn,
+            tool_calls_per_answer=options.limits.tool_calls_per_answer,
+            turns_per_run=options.limits.turns_per_run,
+            gate=options.gate,
+            on_approval=self._keep_approval,
             steering=self._steering.drain,
             follow_up=self._follow_up.drain,
             prepare_context=partial(self._prepare, model, self._state.thinking_level),
@@ -386,6 +404,14 @@ class Agent:
             return
         for ready in self._early.ready(message):
             await self._journal.message(ready)
+
+    async def _keep_approval(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Write a decision down before anything acts on it.
+
+        It stands between the call and its result, where readers that do not know it see nothing.
+        """
+        if self._journal is not None:
+            await self._journal.custom(APPROVAL_ENTRY, decision.record(request))
 
     async def _write(self, change: Callable[[Journal], Awaitable[None]] | None = None) -> None:
         """Write settings down: now, or, during a run, when the turn is over.

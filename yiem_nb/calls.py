@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from yiem_nb.errors import ErrorCode, YiemError, redact
+from yiem_nb.errors import ErrorCode
 from yiem_nb.events import (
     CALLEE_RAISES,
     Aborted,
@@ -26,29 +28,39 @@ from yiem_nb.events import (
     is_own_cancellation,
 )
 from yiem_nb.messages import (
-    AgentMessage,
     AgentToolCall,
     AgentToolResult,
     AssistantMessage,
     StopReason,
+    TextContent,
     ToolResultMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.state import AgentContext
-from yiem_nb.tools import (
-    AgentTool,
-    ToolExecutionMode,
-    call_in_thread,
-    error_result,
-    validate_tool_arguments,
+from yiem_nb.prepare import (
+    AfterToolCall,
+    AgentLoopConfig,
+    BeforeToolCall,
+    ImmediateToolCall,
+    PreparedToolCall,
+    ToolBlock,
+    aborted_result,
+    failure,
+    prepare_tool_call,
+    preparing,
+    sentence,
+    settled,
 )
+from yiem_nb.state import AgentContext
+from yiem_nb.tools import Repeats, ToolExecutionMode, call_in_thread, clipped, error_result
 
 __all__ = [
     "AfterToolCall",
     "AgentLoopConfig",
     "Batch",
     "BeforeToolCall",
+    "ImmediateToolCall",
+    "PreparedToolCall",
     "ToolBlock",
+    "prepare_tool_call",
     "sentence",
     "settled",
 ]
@@ -56,105 +68,9 @@ __all__ = [
 #: How long an aborted batch waits for tools that do not end when they are cancelled.
 ABORT_GRACE_SECONDS = 1.0
 
-ABORTED_TEXT = "Operation aborted"
 CUT_TEXT = (
     "Not run: the answer was cut off at its length limit, so the arguments may be incomplete."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ToolBlock:
-    """A before-hook's refusal; the model is told the reason."""
-
-    reason: str = "Tool execution was blocked"
-    code: ErrorCode = ErrorCode.EXECUTION_DENIED
-
-
-#: Called with validated arguments before a tool runs. Returns ``None`` to let it run or a
-#: `ToolBlock`. One that raises denies the call (fails closed).
-BeforeToolCall: TypeAlias = Callable[
-    [AgentToolCall, dict[str, Any], AgentContext, AbortSignal],
-    Awaitable[ToolBlock | None] | ToolBlock | None,
-]
-#: Called with a tool's result. Returns ``None`` to keep it or another result in its place.
-#: One that raises turns the result into an error.
-AfterToolCall: TypeAlias = Callable[
-    [AgentToolCall, AgentToolResult, AgentContext, AbortSignal],
-    Awaitable[AgentToolResult | None] | AgentToolResult | None,
-]
-
-
-def _nothing() -> Sequence[AgentMessage]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentLoopConfig:
-    """What a run may ask for (SP-021, SPEC-1.3, SPEC-9.1).
-
-    Parameters
-    ----------
-    model, thinking_level
-        Who answers, and how hard it thinks.
-    before_tool_call, after_tool_call
-        Hooks around every call; see `BeforeToolCall` and `AfterToolCall`.
-    tool_execution
-        ``PARALLEL`` unless a tool of the batch is sequential.
-    tool_calls_per_turn
-        How many calls run at once; the rest wait. ``None`` lifts the limit.
-    steering, follow_up
-        Called for messages to insert: steering after each turn, follow-ups when the run would
-        end. What they return they have given away.
-    prepare_context
-        Called before each request with what would be sent; returns what is sent. The tools it
-        returns are those the answer may call.
-    on_tool_result
-        Called as each call finishes, before its end event: the place to write it down.
-    """
-
-    model: Model
-    thinking_level: ThinkingLevel = ThinkingLevel.OFF
-    before_tool_call: BeforeToolCall | None = None
-    after_tool_call: AfterToolCall | None = None
-    tool_execution: ToolExecutionMode = ToolExecutionMode.PARALLEL
-    tool_calls_per_turn: int | None = 10
-    steering: Callable[[], Sequence[AgentMessage]] = _nothing
-    follow_up: Callable[[], Sequence[AgentMessage]] = _nothing
-    prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
-    on_tool_result: Callable[[ToolResultMessage], Awaitable[None] | None] | None = None
-
-
-async def settled(value: Any) -> Any:
-    """Return the value of a hook that may be plain or async."""
-    return await value if inspect.isawaitable(value) else value
-
-
-def sentence(error: BaseException) -> str:
-    """Say in one redacted sentence what was raised."""
-    if isinstance(error, YiemError):
-        return str(error)
-    try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be printed
-        said = "(it has no text)"
-    return redact(f"{type(error).__name__}: {said}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A call that may run: found, validated, allowed."""
-
-    call: AgentToolCall
-    tool: AgentTool
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Immediate:
-    """A call that is answered without running."""
-
-    call: AgentToolCall
-    result: AgentToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +89,12 @@ class Batch:
         context: AgentContext,
         config: AgentLoopConfig,
         signal: AbortSignal,
+        repeats: Repeats | None = None,
     ) -> None:
         self.calls = answer.tool_calls
+        self._numbers = {call.id: number for number, call in enumerate(self.calls)}
+        self._asked = {call.id: call for call in self.calls}
+        self._repeats = repeats or Repeats()
         self.cut = answer.stop_reason is StopReason.LENGTH
         self.context = context
         self.config = config
@@ -186,6 +106,9 @@ class Batch:
 
     async def run(self) -> AsyncIterator[AgentEvent]:
         """Run the batch; afterwards `messages` holds the results in the order of the calls."""
+        self._repeats.next_answer()
+        if self.config.gate is not None:
+            self.config.gate.offered((self.context.tools or {}).values())
         if self._sequential():
             for call in self.calls:
                 async for event in self._run_together([call]):
@@ -206,14 +129,21 @@ class Batch:
         )
 
     async def _run_together(self, calls: Sequence[AgentToolCall]) -> AsyncIterator[AgentEvent]:
-        ready: list[_Prepared] = []
+        ready: list[PreparedToolCall] = []
         for call in calls:
             yield ToolExecutionStartEvent(call.id, call.name, call.arguments)
-            step = await self._prepare(call)
-            if isinstance(step, _Prepared):
-                ready.append(step)
-            else:
-                yield await self._finish(step.call, step.result)
+            refused = self._refusal(self._numbers[call.id], call)
+            if refused is not None:
+                yield await self._finish(call, refused)
+                continue
+            async with aclosing(preparing(call, self.context, self.config, self.signal)) as steps:
+                async for step in steps:
+                    if isinstance(step, PreparedToolCall):
+                        ready.append(step)
+                    elif isinstance(step, ImmediateToolCall):
+                        yield await self._finish(step.call, step.result)
+                    else:
+                        yield step
         running = {asyncio.create_task(self._run_one(step)): step for step in ready}
         try:
             async for event in self._drain(running):
@@ -223,7 +153,7 @@ class Batch:
                 task.cancel()
 
     async def _drain(
-        self, running: dict[asyncio.Task[None], _Prepared]
+        self, running: dict[asyncio.Task[None], PreparedToolCall]
     ) -> AsyncIterator[AgentEvent]:
         """Yield what the tasks say until each has said its end, or the abort's grace is over."""
         unfinished = {step.call.id for step in running.values()}
@@ -242,7 +172,7 @@ class Batch:
                 yield event
         for step in running.values():
             if step.call.id in unfinished:
-                yield await self._finish(step.call, _aborted_result())
+                yield await self._finish(step.call, aborted_result())
 
     async def _next_event(self, deadline: float | None) -> AgentEvent | _Broken | None:
         """Wait for the next event; ``None`` when the signal fires, or the deadline passes, before it."""
@@ -255,55 +185,34 @@ class Batch:
         except (Aborted, TimeoutError):
             return None
 
-    async def _prepare(self, call: AgentToolCall) -> _Prepared | _Immediate:
-        """Find, mend, validate, ask: in this order, and refuse at the first that fails."""
-        if self.signal.aborted:
-            return _Immediate(call, _aborted_result())
+    def _refusal(self, number: int, call: AgentToolCall) -> AgentToolResult | None:
+        """Say what is refused before anybody looks at it."""
         if self.cut:
-            return _Immediate(call, error_result(CUT_TEXT, ErrorCode.INVALID_PARAMETERS))
-        if not call.runnable:
-            return _Immediate(call, _unreadable_result(call))
-        tool = (self.context.tools or {}).get(call.name)
-        if tool is None:
-            return _Immediate(call, _unknown_result(call.name, self.context.tools or {}))
-        try:
-            if tool.prepare_arguments is not None:
-                mended = tool.prepare_arguments(dict(call.arguments))
-                call = call.model_copy(update={"arguments": mended})
-            arguments = validate_tool_arguments(tool, call)
-        except CALLEE_RAISES as error:  # the model mends what we tell it
-            return _Immediate(call, _failure(error, ErrorCode.INVALID_PARAMETERS))
-        return await self._ask(_Prepared(call, tool, arguments))
+            return error_result(CUT_TEXT, ErrorCode.INVALID_PARAMETERS)
+        most = self.config.tool_calls_per_answer
+        if most is not None and number >= most:
+            text = f"Not run: one answer may make {most} calls, and this is number {number + 1}."
+            return error_result(text, ErrorCode.RATE_LIMITED)
+        repeated = self._repeats.refusal(call)
+        if repeated is not None:
+            return error_result(repeated, ErrorCode.EXECUTION_DENIED)
+        return None
 
-    async def _ask(self, step: _Prepared) -> _Prepared | _Immediate:
-        hook = self.config.before_tool_call
-        if hook is None:
-            return step
-        try:
-            with self.signal.guard():
-                block = await settled(hook(step.call, step.arguments, self.context, self.signal))
-            if block is not None and not isinstance(block, ToolBlock):
-                raise TypeError(f"before_tool_call returned {block!r}, not a ToolBlock or None")
-        except Aborted:
-            return _Immediate(step.call, _aborted_result())
-        except CALLEE_RAISES as error:  # a hook that fails must not let the call through
-            if is_own_cancellation(error):
-                raise
-            return _Immediate(step.call, _failure(error, ErrorCode.EXECUTION_DENIED))
-        if block is not None:
-            return _Immediate(step.call, error_result(block.reason, block.code))
-        return step
-
-    async def _run_one(self, step: _Prepared) -> None:
+    async def _run_one(self, step: PreparedToolCall) -> None:
         async with self._slots:
             result = await self._execute(step)
         try:
             result = await self._after(step.call, result)
+            self._repeats.saw(self._asked[step.call.id], result)
+            if self.config.gate is not None:
+                self.config.gate.saw(step.tool)
+            if step.edited:
+                result = _with_edit(step, result)
             self._events.put_nowait(await self._finish(step.call, result))
         except Exception as error:  # noqa: BLE001 - the run waits for this task's word, and gets it
             self._events.put_nowait(_Broken(error))
 
-    async def _execute(self, step: _Prepared) -> AgentToolResult:
+    async def _execute(self, step: PreparedToolCall) -> AgentToolResult:
         """Run the tool; whatever it raises, exits of the interpreter included, is a result."""
         updates = _Updates(step.call, self._events)
         task = asyncio.current_task()
@@ -311,13 +220,13 @@ class Batch:
             with self.signal.guard():
                 result = await _call_tool(step, self.signal, updates.send)
         except Aborted:
-            return _aborted_result()
+            return aborted_result()
         except asyncio.CancelledError as error:
             if task is not None and task.cancelling():
                 raise
-            return _failure(error, ErrorCode.EXECUTION_FAILED)
+            return failure(error, ErrorCode.EXECUTION_FAILED)
         except BaseException as error:  # noqa: BLE001 - SystemExit from a tool would end the kernel
-            return _failure(error, ErrorCode.EXECUTION_FAILED)
+            return failure(error, ErrorCode.EXECUTION_FAILED)
         finally:
             updates.close()
         if not isinstance(result, AgentToolResult):
@@ -339,7 +248,7 @@ class Batch:
         except CALLEE_RAISES as error:  # the result it should have checked is not trusted
             if is_own_cancellation(error):
                 raise
-            return _failure(error, ErrorCode.EXECUTION_FAILED)
+            return failure(error, ErrorCode.EXECUTION_FAILED)
         return result if changed is None else changed
 
     async def _finish(self, call: AgentToolCall, result: AgentToolResult) -> ToolExecutionEndEvent:
@@ -398,7 +307,7 @@ class _Updates:
 
 
 async def _call_tool(
-    step: _Prepared, signal: AbortSignal, on_update: Callable[[AgentToolResult], None]
+    step: PreparedToolCall, signal: AbortSignal, on_update: Callable[[AgentToolResult], None]
 ) -> Any:
     """Call `execute`: an async one here, a plain one in a thread, so that it stalls nobody."""
     execute = step.tool.execute
@@ -410,22 +319,8 @@ async def _call_tool(
     return await settled(await call_in_thread(execute, *arguments))
 
 
-def _failure(error: BaseException, code: ErrorCode) -> AgentToolResult:
-    own = error.code if isinstance(error, YiemError) else code
-    return error_result(sentence(error), own)
-
-
-def _aborted_result() -> AgentToolResult:
-    return error_result(ABORTED_TEXT, ErrorCode.EXECUTION_ABORTED)
-
-
-def _unreadable_result(call: AgentToolCall) -> AgentToolResult:
-    sent = (call.raw_arguments or "")[:500]
-    state = "were cut off" if call.incomplete else "are not a JSON object"
-    text = f"Not run: the arguments of {call.name!r} {state}. Received: {sent}"
-    return error_result(text, ErrorCode.INVALID_PARAMETERS)
-
-
-def _unknown_result(name: str, tools: dict[str, AgentTool]) -> AgentToolResult:
-    known = ", ".join(tools) or "none"
-    return error_result(f"Tool {name} not found. Available: {known}", ErrorCode.TOOL_NOT_FOUND)
+def _with_edit(step: PreparedToolCall, result: AgentToolResult) -> AgentToolResult:
+    """Tell the model that a person ran the call with other arguments than its own."""
+    text = json.dumps(step.arguments, ensure_ascii=False, default=repr)
+    block = TextContent(f"The user changed the arguments before this ran, to: {clipped(text)}")
+    return result.model_copy(update={"content": (block, *result.content)})

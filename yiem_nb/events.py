@@ -148,22 +148,27 @@ class ToolExecutionUpdateEvent:
 
 @dataclass(frozen=True, slots=True)
 class ToolApprovalRequestEvent:
-    """A call waits for a person's leave."""
+    """A call waits for a person's leave; an answer must name the `nonce`."""
 
     tool_call_id: str
     tool_name: str
     args: dict[str, Any]
+    nonce: str = ""
+    reason: str = ""
+    offers_session: bool = True
+    problem: str = ""
     type: Literal["tool_approval_request"] = field(default="tool_approval_request", init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolApprovalEndEvent:
-    """The person has decided."""
+    """The person has decided; `args` are those the person put in place of the model's."""
 
     tool_call_id: str
     tool_name: str
     approved: bool
     reason: str = ""
+    args: dict[str, Any] | None = None
     type: Literal["tool_approval_end"] = field(default="tool_approval_end", init=False)
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from yiem_nb.calls import AgentLoopConfig, Batch, ToolBlock, sentence, settled
-from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, YiemError
+from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, RateLimitedError, YiemError
 from yiem_nb.events import (
     CALLEE_RAISES,
     Aborted,
@@ -41,6 +41,7 @@ from yiem_nb.messages import (
     ToolResultMessage,
 )
 from yiem_nb.state import AgentContext, Deltas, StreamEvent, StreamFn
+from yiem_nb.tools import Repeats
 
 __all__ = [
     "AgentLoopConfig",
@@ -131,20 +132,22 @@ async def _run(
     known = len(history)
     yield AgentStartEvent()
     pending: tuple[AgentMessage, ...] = (*prompts, *config.steering())
+    pace = _Pace(config.turns_per_run)
     while True:
         yield TurnStartEvent()
         for message in pending:
             history.append(message)
             yield MessageStartEvent(message)
             yield MessageEndEvent(message)
-        exchange = _Exchange(replace(context, messages=tuple(history)), config, signal)
+        exchange = _Exchange(replace(context, messages=tuple(history)), config, signal, pace)
         async for event in exchange.run(stream_fn):
             yield event
         request, answer = exchange.context, exchange.answer
         history.append(answer)
         results: list[ToolResultMessage] = []
         if not _failed(answer):
-            batch = Batch(answer, replace(request, messages=tuple(history)), config, signal)
+            seen = replace(request, messages=tuple(history))
+            batch = Batch(answer, seen, config, signal, pace.repeats)
             async for event in batch.run():
                 yield event
             results = batch.messages
@@ -160,6 +163,35 @@ async def _run(
     yield AgentEndEvent(tuple(history[known:]))
 
 
+class _Pace:
+    """How far a run has come, and where it must end though the model would go on (T21)."""
+
+    def __init__(self, most: int | None) -> None:
+        self.repeats = Repeats()
+        self._most = most
+        self._turns = 0
+
+    def step(self) -> None:
+        """Begin a turn.
+
+        Raises
+        ------
+        RateLimitedError
+            The model repeats itself, or has taken as many turns as a run may.
+        """
+        self._turns += 1
+        if self.repeats.is_lost:
+            raise RateLimitedError(
+                "The model goes on repeating calls it was told not to repeat; the run was ended.",
+                hint="Ask in other words, or with another model.",
+            )
+        if self._most is not None and self._turns > self._most:
+            raise RateLimitedError(
+                f"The model has taken {self._most} turns, which is the limit for one prompt.",
+                hint="Prompt again to let it go on, or raise Limits(turns_per_run=…).",
+            )
+
+
 def _failed(answer: AssistantMessage) -> bool:
     return answer.stop_reason in (StopReason.ERROR, StopReason.ABORTED)
 
@@ -173,13 +205,20 @@ class _Exchange:
     Afterwards `context` is what was sent and `answer` what came back.
     """
 
-    def __init__(self, context: AgentContext, config: AgentLoopConfig, signal: AbortSignal) -> None:
+    def __init__(
+        self,
+        context: AgentContext,
+        config: AgentLoopConfig,
+        signal: AbortSignal,
+        pace: _Pace | None = None,
+    ) -> None:
         model = config.model
         start = AssistantMessage(api=model.api, provider=model.provider, model=model.id)
         self.context = context
         self.answer = start
         self._config = config
         self._signal = signal
+        self._pace = pace
         self._partial = Deltas(start)
         self._final: AssistantMessage | None = None
 
@@ -207,6 +246,8 @@ class _Exchange:
         yield MessageEndEvent(self.answer)
 
     async def _prepare(self) -> None:
+        if self._pace is not None:
+            self._pace.step()
         if self._config.prepare_context is not None:
             self.context = await settled(self._config.prepare_context(self.context))
 

@@ -128,5 +128,8 @@ class Limits(_Frozen):
     messages_per_session: int | None = Field(default=1000, gt=0)
     messages_per_minute: int | None = Field(default=100, gt=0)
     tool_calls_per_turn: int | None = Field(default=10, gt=0)
+    #: Calls of one answer beyond this are refused; `tool_calls_per_turn` is how many run at once.
+    tool_calls_per_answer: int | None = Field(default=100, gt=0)
+    turns_per_run: int | None = Field(default=50, gt=0)
     reads_per_second: int | None = Field(default=1000, gt=0)
     writes_per_second: int | None = Field(default=100, gt=0)

@@ -134,7 +134,7 @@ def test_a_function_that_asks_is_answered_in_the_cell(tmp_path: Path) -> None:
         kernel.run(tool)
         cell = kernel.submit("%%yiem\nwipe a", allow_stdin=True)
         question = kernel.client.get_stdin_msg(timeout=20)["content"]["prompt"]
-        assert "wipe(table='a\\u202eb')" in question
+        assert 'table = "a⟨U+202E⟩b"' in question
         kernel.client.input("y")
         kernel.wait(cell)
         assert "wiped" in server.requests[1]["messages"][-1]["content"]

@@ -8,24 +8,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from yiem_nb.agent import Agent, AgentOptions
-from yiem_nb.calls import ToolBlock
-from yiem_nb.events import AbortSignal
 from yiem_nb.instructions import system_prompt
-from yiem_nb.kernel.bridge import call_main
+from yiem_nb.kernel.approval import PlainApprover
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.view import View
-from yiem_nb.messages import AgentToolCall, AssistantMessage
+from yiem_nb.messages import AssistantMessage
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice
-from yiem_nb.render.text import visible
 from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
 from yiem_nb.session.journal import SessionJournal
 from yiem_nb.state import AgentContext, StreamFn
-from yiem_nb.tools import ToolRegistry
+from yiem_nb.tools import Gate, ToolRegistry
 
 __all__ = ["Conversation"]
 
@@ -55,7 +51,7 @@ class Conversation:
         self._registry = registry
         self._notebook = notebook
         self._notices = notices
-        self._headless = False
+        self.gate = Gate()
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.
         self._execution = ""
@@ -68,12 +64,14 @@ class Conversation:
                 model=None,
                 messages=context.messages,
                 thinking_level=context.thinking_level,
-                before_tool_call=self._ask_leave,
+                gate=self.gate,
                 prepare_context=self._with_present_tools,
             ),
             stream,
             self.journal,
         )
+        if context.messages:
+            self.gate.hear(f"the session file {storage.path.name}")
 
     async def turn(
         self,
@@ -88,7 +86,7 @@ class Conversation:
         """Run one prompt and show it; on the loop thread."""
         agent = self.agent
         if not agent.is_busy:
-            self._headless = headless
+            self.gate.approver = None if headless else PlainApprover()
             await self._go_to(cell, how)
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
@@ -172,27 +170,6 @@ class Conversation:
     def _with_present_tools(self, context: AgentContext) -> AgentContext:
         """Offer the functions as they are now: a tool may define another."""
         return replace(context, tools=self._registry.active())
-
-    async def _ask_leave(
-        self,
-        call: AgentToolCall,
-        arguments: dict[str, Any],
-        context: AgentContext,
-        signal: AbortSignal,
-    ) -> ToolBlock | None:
-        """Ask before a call of a tool that wants it; without anybody to ask, refuse."""
-        tool = (context.tools or {}).get(call.name)
-        if tool is None or not tool.asks:
-            return None
-        if self._headless:
-            return ToolBlock("Not run: this tool asks first, and nobody can be asked here.")
-        shown = ", ".join(f"{name}={visible(repr(value))}" for name, value in arguments.items())
-        question = f"? {call.name}({shown})\n  Allow this call? [y/N, or why not] "
-        said = (await call_main(lambda: input(question))).strip()
-        if said.lower() in ("y", "yes"):
-            return None
-        reason = said if said.lower() not in ("", "n", "no") else ""
-        return ToolBlock(f"The user did not allow this call. {reason}".strip())
 
     def _take_notices(self) -> list[str]:
         notices, self._notices = self._notices, []

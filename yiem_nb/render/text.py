@@ -57,7 +57,8 @@ def visible(text: str) -> str:
     def spell(match: re.Match[str]) -> str:
         return f"⟨U+{ord(match.group()):04X}⟩"
 
-    return _HIDDEN.sub(spell, _CONTROLS.sub(spell, text))
+    # A carriage return too: what follows would be written over what stands before it.
+    return _HIDDEN.sub(spell, _CONTROLS.sub(spell, text)).replace("\r", "⟨U+000D⟩")
 
 
 def size_of(text: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from yiem_nb.messages import AgentMessage
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.session.entries import (
     ActiveToolsChangeEntry,
+    CustomEntry,
     MessageEntry,
     ModelChangeEntry,
     SessionTreeEntry,
@@ -55,6 +56,10 @@ class SessionJournal:
     async def tools(self, names: Sequence[str]) -> None:
         """Append a change of the active tools."""
         await self._append(ActiveToolsChangeEntry(active_tool_names=tuple(names)))
+
+    async def custom(self, kind: str, data: Any) -> None:
+        """Append data that no model sees."""
+        await self._append(CustomEntry(custom_type=kind, data=data))
 
     async def new_root(self) -> None:
         """Let the next message start a tree of its own."""

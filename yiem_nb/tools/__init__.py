@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from yiem_nb.tools.approval import (
+    APPROVAL_ENTRY,
+    ApprovalDesk,
+    ApprovalRequest,
+    Approver,
+    Decision,
+)
 from yiem_nb.tools.base import (
     EXECUTION_PARALLEL,
     EXECUTION_SEQUENTIAL,
@@ -15,20 +22,36 @@ from yiem_nb.tools.base import (
 from yiem_nb.tools.context import OutputStore, SavedOutput, ToolContext, Var
 from yiem_nb.tools.decorator import tool
 from yiem_nb.tools.function import call_function, tool_from_function
+from yiem_nb.tools.gate import Allowed, Gate, Refused, Repeats
+from yiem_nb.tools.policy import HeadlessPolicy, Leave, Policy, Rule
 from yiem_nb.tools.registry import ToolChange, ToolRegistry, registry
 from yiem_nb.tools.results import Formatter
 from yiem_nb.tools.running import FunctionKind, Outcome, Runner, outcome_of
+from yiem_nb.tools.text import clipped
 from yiem_nb.tools.worker import call_in_thread
 
 __all__ = [
+    "APPROVAL_ENTRY",
     "EXECUTION_PARALLEL",
     "EXECUTION_SEQUENTIAL",
     "AgentTool",
+    "Allowed",
+    "ApprovalDesk",
+    "ApprovalRequest",
+    "Approver",
+    "Decision",
     "Formatter",
     "FunctionKind",
+    "Gate",
+    "HeadlessPolicy",
+    "Leave",
     "OnUpdate",
     "Outcome",
     "OutputStore",
+    "Policy",
+    "Refused",
+    "Repeats",
+    "Rule",
     "Runner",
     "SavedOutput",
     "ToolChange",
@@ -38,6 +61,7 @@ __all__ = [
     "Var",
     "call_function",
     "call_in_thread",
+    "clipped",
     "error_result",
     "outcome_of",
     "registry",

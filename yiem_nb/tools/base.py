@@ -73,7 +73,12 @@ class AgentTool:
         Replaces the default check: ``(arguments) -> str | None``, the text of the complaint
         (SP-024).
     asks
-        Whether a person is asked before each call.
+        Whether a person is asked before a call: always, never, or where a function of the
+        arguments says so.
+    read_only
+        It changes nothing; what was allowed for the session stays allowed whatever is read.
+    untrusted
+        Its description and its results hold what others wrote: a server, files, web pages.
     """
 
     name: str
@@ -84,7 +89,9 @@ class AgentTool:
     prepare_arguments: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     execution_mode: ToolExecutionMode | None = None
     validate_required_args: Callable[[dict[str, Any]], str | None] | None = None
-    asks: bool = False
+    asks: bool | Callable[[Mapping[str, Any]], bool] = False
+    read_only: bool = False
+    untrusted: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > MAX_NAME_LENGTH:
