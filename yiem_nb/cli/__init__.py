@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from yiem_nb import __version__
-from yiem_nb.cli import demo, run
+from yiem_nb.cli import demo, run, sessions
 from yiem_nb.errors import YiemError
 
 __all__ = ["main"]
 
-_COMMANDS = (demo, run)
+_COMMANDS = (demo, run, sessions)
+#: What a shell sees of a program that Ctrl+C ended.
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except YiemError as error:
         print(f"✕ {error}\n  [{error.code}]", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`| head`); nothing more can be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     return status
 
 

@@ -34,9 +34,18 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
 )
 from yiem_nb.session.files import Files, OsFiles, reason_of, write_new
+from yiem_nb.session.lines import load_json
 from yiem_nb.tools.context import SavedOutput
 
-__all__ = ["INLINE_LIMIT", "Blob", "BlobStore", "blobs_folder", "mentioned", "size_words"]
+__all__ = [
+    "INLINE_LIMIT",
+    "Blob",
+    "BlobStore",
+    "blobs_folder",
+    "blobs_in",
+    "mentioned",
+    "size_words",
+]
 
 #: From this many characters of Base64 on, an image is kept out of its line.
 INLINE_LIMIT = 256 * 1024
@@ -321,6 +330,25 @@ def blobs_folder(session: Path) -> Path:
     """Name the folder of a session's large things: ``NAME.yiem.files`` beside it."""
     stem = session.name.removesuffix(_SUFFIX) if session.name.endswith(_SUFFIX) else session.stem
     return session.with_name(f"{stem}{_FOLDER_SUFFIX}")
+
+
+def blobs_in(line: bytes) -> Iterator[Blob]:
+    """List the files that an entry's line names, wherever in it."""
+    if not mentioned(line):
+        return
+    try:
+        waiting: list[Any] = [load_json(line)]
+    except ValueError:
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            blob = Blob.of(value)
+            if blob is not None:
+                yield blob
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def mentioned(line: bytes) -> list[str]:

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.messages import AssistantMessage, ToolResultMessage
-from yiem_nb.session.entries import ENTRY_TYPES, MessageEntry, SessionTreeEntry, UnknownEntry
-from yiem_nb.session.files import OsFiles, check_regular, reason_of
-from yiem_nb.session.index import SessionIndex
-from yiem_nb.session.log import LineLog
-from yiem_nb.session.options import SessionOptions, new_header
+from yiem_nb.session.blobs import blobs_in
+from yiem_nb.session.entries import (
+    ENTRY_TYPES,
+    FORMAT_VERSION,
+    MessageEntry,
+    SessionTreeEntry,
+    UnknownEntry,
+)
+from yiem_nb.session.reading import Reading, reading
 from yiem_nb.session.recovery import findings
 
 __all__ = ["SessionCheck", "check_session"]
@@ -42,40 +45,46 @@ def check_session(path: str | os.PathLike[str]) -> SessionCheck:
     SessionError
         There is no file, or it may not be read.
     """
-    where = Path(path).absolute()
-    check_regular(str(where))
-    log = LineLog(where, OsFiles())
-    index = SessionIndex(log, new_header(SessionOptions(where)))
-    try:
-        log.open(write=False)
-        index.read_new()
-    except OSError as error:
-        raise SessionError(
-            f"The session {where} cannot be read: {reason_of(error)}.",
-            code=ErrorCode.SESSION_UNREADABLE,
-        ) from None
-    found = [*findings(index.scan, index.tree), *_of_entries(index)]
-    log.close()
-    types = Counter(index.tree.type(entry_id) for entry_id in index.tree)
-    return SessionCheck(where, log.size, types, tuple(found))
+    with reading(path, any_file=True) as session:
+        found = [
+            *findings(session.index.scan, session.tree),
+            *_of_entries(session),
+        ]
+        types = Counter(session.tree.type(entry_id) for entry_id in session.tree)
+        return SessionCheck(session.path, session.size, types, tuple(found))
 
 
-def _of_entries(index: SessionIndex) -> Iterator[str]:
-    """Say what only shows in the entries themselves."""
+def _of_entries(session: Reading) -> Iterator[str]:
+    """Say what only shows in the entries themselves, and in the files that they name."""
+    index = session.index
     odd: Counter[str] = Counter()
     called: set[str] = set()
     answered: set[str] = set()
+    missing: set[str] = set()
     for position in range(len(index.tree)):
         entry = index.load(position)
         if isinstance(entry, UnknownEntry) and entry.type in ENTRY_TYPES:
             odd[entry.type] += 1
         called.update(_calls(entry))
         answered.update(_answers(entry))
+        named = blobs_in(index.line(position))
+        missing.update(blob.file for blob in named if session.blobs.read(blob) is None)
     for kind, count in odd.items():
         yield f"{kind}: {count} in a shape that is not known here (kept as it is)"
     if interrupted := len(called - answered):
         calls = "1 tool call was" if interrupted == 1 else f"{interrupted} tool calls were"
         yield f"{calls} interrupted; the model is told so"
+    if missing:
+        files = "1 file is" if len(missing) == 1 else f"{len(missing)} files are"
+        yield f"{files} missing from {session.blobs.folder.name}, or altered"
+    if not session.size:
+        yield "the file is empty; a session begins in it when something is said"
+    header = session.header
+    if header is not None and header.version > FORMAT_VERSION:
+        yield (
+            f"written by a newer program (format {header.version}, this one knows"
+            f" {FORMAT_VERSION}); nothing is appended to it here"
+        )
 
 
 def _calls(entry: SessionTreeEntry) -> Iterator[str]:

@@ -1,0 +1,39 @@
+"""``yiem sessions``: look at session files, check them, export them, take something out of them.
+
+All but ``purge`` open a file for reading only. The modules that do the work are imported when a
+command is run, so that ``yiem --help`` and ``yiem demo`` stay quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Describe the commands to the command line."""
+    sessions = commands.add_parser("sessions", help="list, show, check, export or purge sessions")
+    known = sessions.add_subparsers(required=True, metavar="COMMAND")
+    listing = known.add_parser("list", help="the sessions of a folder, the newest first")
+    listing.add_argument(
+        "folder", nargs="?", type=Path, help="default: here, and those that belong to no notebook"
+    )
+    listing.set_defaults(run=_run, module="looking", function="list_sessions")
+    for name, function, words in (
+        ("show", "show_session", "the tree of a session: its prompts, forks and labels"),
+        ("check", "check_session", "look at every byte and say what is wrong; nothing is changed"),
+        ("stats", "count_session", "messages, tokens and cost, over all branches"),
+    ):
+        command = known.add_parser(name, help=words)
+        command.add_argument("file", type=Path)
+        command.set_defaults(run=_run, module="looking", function=function)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    module = import_module(f"yiem_nb.cli.{arguments.module}")
+    status: int = getattr(module, arguments.function)(arguments)
+    return status
