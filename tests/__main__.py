@@ -31,6 +31,7 @@ PURE = [
     "hashing",
     "instructions",
     "loop",
+    "blocks",
     "messages",
     "models",
     "prepare",

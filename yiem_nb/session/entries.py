@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag
 from pydantic.alias_generators import to_camel
 
+from yiem_nb.blocks import Blocks
 from yiem_nb.messages import (
     AgentMessage,
     AssistantMessage,
-    Blocks,
     ToolResultMessage,
     Usage,
     UserMessage,
