@@ -16,11 +16,6 @@ agent: nested)
 that awaits)
 `Bridge.run_background`        `_KernelLoop`          waits until the running cell ends or awaits
 =============================  =====================  ============================================
-
-While a run holds the main thread, SIGINT does not raise wherever the interpreter happens to be. It
-asks the run to stop, and raises `KeyboardInterrupt` only inside a notebook function that is
-running. So no line of this module can be torn by an interrupt: neither before the task exists nor
-while its end is awaited, the two races of a handler that always raises.
 """
 
 from __future__ import annotations
@@ -28,181 +23,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from yiem_nb.errors import AgentBusyError, ErrorCode, ToolAbortedError, YiemError
+from yiem_nb.kernel.interrupts import CellInterrupted, Insisted, Interrupts
+from yiem_nb.kernel.runs import STOP_GRACE_SECONDS, LoopThread, Run
 
 __all__ = ["Bridge", "CellInterrupted", "LoopThread", "Run", "call_main"]
 
 T = TypeVar("T")
-
-#: How long a cell waits for a stopped run before it ends without it.
-STOP_GRACE_SECONDS = 2.0
-
-
-class CellInterrupted(KeyboardInterrupt):
-    """The kernel was interrupted while a run held the cell; shown as one line.
-
-    A `KeyboardInterrupt`, so that the cells queued behind this one do not run, as with any
-    interrupted cell.
-    """
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
-
-
-class _Insisted(BaseException):
-    """Raised by a second interrupt inside a function that swallowed the first.
-
-    No `KeyboardInterrupt`, which such a function would swallow again.
-    """
-
-
-class LoopThread:
-    """The daemon thread that agents run on; started on first use, restarted in a forked child."""
-
-    def __init__(self, name: str = "yiem-loop") -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop."""
-        with self._lock:
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
-                self._start()
-            assert self._loop is not None
-            return self._loop
-
-    def is_current(self) -> bool:
-        """Whether the caller is on this thread."""
-        return threading.current_thread() is self._thread
-
-    def _start(self) -> None:
-        loop = asyncio.new_event_loop()
-        ready = threading.Event()
-
-        def run() -> None:
-            asyncio.set_event_loop(loop)
-            loop.call_soon(ready.set)
-            loop.run_forever()
-            loop.close()
-
-        self._loop = loop
-        self._thread = threading.Thread(target=run, name=self._name, daemon=True)
-        self._thread.start()
-        ready.wait()
-
-    def stop(self, timeout: float = STOP_GRACE_SECONDS) -> None:
-        """Cancel what runs, then end the thread; bounded, for the end of the process."""
-        with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is None or thread is None or not thread.is_alive():
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_all(timeout / 2), loop)
-        thread.join(timeout)
-        if thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
-
-
-async def _cancel_all(patience: float) -> None:
-    """Cancel every other task, wait `patience` seconds for them, and stop the loop."""
-    loop = asyncio.get_running_loop()
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=patience)
-    loop.stop()
-
-
-# --- Runs ----------------------------------------------------------------------------------
-
-
-class Run(Generic[T]):
-    """A coroutine on its way through the loop thread.
-
-    It waits, runs, and is done. Asked to stop while it still waits, it never begins: the
-    coroutine is made by its first step, so that there is nothing to clean up before it.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], Coroutine[Any, Any, T]],
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context,
-        on_done: Callable[[], object],
-    ) -> None:
-        self._make = make
-        self._loop = loop
-        self._context = context
-        self._on_done = on_done
-        self._task: asyncio.Task[T] | None = None
-        self._stopped = False
-        self._done = threading.Event()
-        self._result: T | None = None
-        self._error: BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it is over."""
-        return self._done.is_set()
-
-    def submit(self) -> None:
-        """Start it on its loop, from any thread."""
-        self._loop.call_soon_threadsafe(self._start)
-
-    def stop(self) -> None:
-        """Ask it to stop, from any thread and from a signal handler, any number of times."""
-        self._stopped = True
-        if not self.done:
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until it is over; say whether it is."""
-        return self._done.wait(timeout)
-
-    def result(self) -> T:
-        """Return what it returned, or raise what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
-
-    def _start(self) -> None:
-        if self._stopped:
-            self._finish(None, asyncio.CancelledError("stopped before it began"))
-            return
-        self._task = self._loop.create_task(self._make(), context=self._context)
-        self._task.add_done_callback(self._settle)
-
-    def _cancel(self) -> None:
-        # Once: a second cancellation would tear the settling that the first one began.
-        if self._task is not None and not self._task.done() and not self._task.cancelling():
-            self._task.cancel()
-
-    def _settle(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self._finish(None, asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self._finish(None, error)
-        else:
-            self._finish(task.result(), None)
-
-    def _finish(self, result: T | None, error: BaseException | None) -> None:
-        self._result, self._error = result, error
-        self._done.set()
-        self._on_done()
-
 
 # --- Calls to the main thread --------------------------------------------------------------
 
@@ -215,7 +49,7 @@ class _Call:
     context: contextvars.Context
     future: asyncio.Future[Any]
 
-    def run(self, interrupts: _Interrupts) -> None:
+    def run(self, interrupts: Interrupts) -> None:
         """Run it here, on the main thread; whatever it raises goes back to the caller."""
         if self.future.done():
             return  # nobody waits for it any more: the run was stopped
@@ -229,7 +63,7 @@ class _Call:
                 result = self.context.run(self.function)
             finally:
                 interrupts.raising = False
-        except (KeyboardInterrupt, _Insisted):
+        except (KeyboardInterrupt, Insisted):
             error = ToolAbortedError("Interrupted")
         except BaseException as raised:  # noqa: BLE001 - a tool's SystemExit must not end the kernel
             error = _sendable(raised)
@@ -293,7 +127,7 @@ class _BlockedCell:
 class _KernelLoop:
     """The main thread's own event loop takes calls between its other work."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, interrupts: _Interrupts) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, interrupts: Interrupts) -> None:
         self._loop = loop
         self._interrupts = interrupts
 
@@ -330,64 +164,6 @@ async def call_main(function: Callable[[], T]) -> T:
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     taker.take(_Call(function, contextvars.copy_context(), future))
     return await future
-
-
-# --- Interrupts ----------------------------------------------------------------------------
-
-
-class _Interrupts:
-    """SIGINT while a run holds, or uses, the main thread.
-
-    Runs nest (a tool may call the agent); an interrupt stops the inner and the outer ones.
-    """
-
-    #: The innermost one that is installed; only the main thread reads and writes it.
-    _installed: _Interrupts | None = None
-
-    def __init__(self, on_interrupt: Callable[[], None]) -> None:
-        self.on_interrupt = on_interrupt
-        self.outer: _Interrupts | None = None
-        #: The handler it replaced.
-        self._previous: Any = None
-        #: Whether a notebook function runs, which an interrupt is to break.
-        self.raising = False
-        #: How often it happened.
-        self.count = 0
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Handle SIGINT here; only the main thread can, elsewhere nothing changes."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self.outer = _Interrupts._installed
-        self._previous = signal.signal(signal.SIGINT, self._handle)
-        _Interrupts._installed = self
-        try:
-            yield
-        finally:
-            self._remove()
-
-    def _remove(self) -> None:
-        inner = _Interrupts._installed
-        if inner is self:
-            _Interrupts._installed = self.outer
-            signal.signal(signal.SIGINT, self._previous)
-            return
-        # Runs that await may end in any order: the one above restores what this one would have.
-        while inner is not None and inner.outer is not self:
-            inner = inner.outer
-        if inner is not None:
-            inner.outer, inner._previous = self.outer, self._previous  # noqa: SLF001
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        level: _Interrupts | None = self
-        while level is not None:
-            level.count += 1
-            level.on_interrupt()
-            level = level.outer
-        if self.raising:
-            raise KeyboardInterrupt if self.count == 1 else _Insisted
 
 
 # --- The bridge ----------------------------------------------------------------------------
@@ -432,7 +208,7 @@ class Bridge:
             run.stop()
             cell.wake()
 
-        interrupts = _Interrupts(stop)
+        interrupts = Interrupts(stop)
         with interrupts.installed():
             run.submit()
             self._serve(run, cell, interrupts)
@@ -453,7 +229,7 @@ class Bridge:
             patience = STOP_GRACE_SECONDS if interrupts.count == 1 else 0
             here.call_soon_threadsafe(here.call_later, patience, over.set)
 
-        interrupts = _Interrupts(stop)
+        interrupts = Interrupts(stop)
         taker = _KernelLoop(here, interrupts)
         run = self._new_run(make, taker, lambda: here.call_soon_threadsafe(over.set))
         with interrupts.installed():
@@ -475,7 +251,7 @@ class Bridge:
         on_done: Callable[[], object] = lambda: None,
     ) -> Run[T]:
         """Start ``make()`` and return at once; its calls wait for `main_loop` to be free."""
-        interrupts = _Interrupts(lambda: None)
+        interrupts = Interrupts(lambda: None)
         run = self._new_run(make, _KernelLoop(main_loop, interrupts), on_done)
         run.submit()
         return run
@@ -490,7 +266,7 @@ class Bridge:
         context.run(_taker.set, taker)
         return Run(make, self.thread.loop, context, on_done)
 
-    def _serve(self, run: Run[T], cell: _BlockedCell, interrupts: _Interrupts) -> None:
+    def _serve(self, run: Run[T], cell: _BlockedCell, interrupts: Interrupts) -> None:
         """Take calls until the run is over, or until waiting for it after a stop makes no sense."""
         deadline: float | None = None
         while not run.done:
@@ -510,7 +286,7 @@ class Bridge:
         return None if deadline is None else max(deadline - time.monotonic(), 0.01)
 
 
-def _outcome(run: Run[T], interrupts: _Interrupts) -> T:
+def _outcome(run: Run[T], interrupts: Interrupts) -> T:
     if interrupts.count:
         state = "stopped" if run.done else "still stopping"
         raise CellInterrupted(f"■ interrupted; the agent is {state}")
