@@ -23,7 +23,7 @@ from yiem_nb.session import (
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
 HEADER = b'{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/"}\n'
-READERS = ["show", "check", "stats"]
+READERS = ["show", "check", "stats", "export"]
 
 
 @pytest.fixture(autouse=True)
@@ -259,12 +259,77 @@ def test_a_damaged_or_newer_file_is_read_and_told_of(tmp_path, capsys, command, 
     path = tmp_path / "s.jsonl"
     path.write_bytes(content)
 
-    status = main(["sessions", command, str(path)])
+    output = ["-o", "-"] if command == "export" else []
+    status = main(["sessions", command, str(path), *output])
 
     assert status == (1 if command == "check" else 0)
-    assert said in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert said in (err if command == "export" else out)
     assert path.read_bytes() == content
     assert [one.name for one in tmp_path.iterdir()] == ["s.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "begins"),
+    [
+        ([], "p.html", "<!DOCTYPE html>"),
+        (["--format", "md"], "p.md", "# Prices"),
+        (["-o", "out.md"], "out.md", "# Prices"),
+        (["-o", "out.md", "--format", "html"], "out.md", "<!DOCTYPE html>"),
+        (["-o", "out.txt"], "out.txt", "<!DOCTYPE html>"),
+    ],
+)
+def test_export_writes_a_file_for_its_owner_alone(tmp_path, capsys, options, name, begins):
+    session = forked(tmp_path / "p.yiem.jsonl")
+    before = session.storage.path.read_bytes()
+
+    assert main(["sessions", "export", "p.yiem.jsonl", *options]) == 0
+
+    out = tmp_path / name
+    assert out.read_text().startswith(begins)
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert capsys.readouterr().out.startswith(f"{name} · ")
+    assert session.storage.path.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "p.yiem.jsonl"])
+
+
+def test_export_leaves_what_is_there_alone_unless_it_is_forced(tmp_path, capsys):
+    session = forked(tmp_path / "p.yiem.jsonl")
+    before = session.storage.path.read_bytes()
+    (tmp_path / "p.html").write_text("mine")
+    (tmp_path / "folder").mkdir()
+
+    for options in ([], ["-o", "folder", "--force"], ["-o", "p.yiem.jsonl", "--force"]):
+        assert main(["sessions", "export", "p.yiem.jsonl", *options]) == 1
+        assert "already. → Choose another name" in capsys.readouterr().err
+    assert main(["sessions", "export", "p.yiem.jsonl", "-o", "no/such/folder.md"]) == 1
+    assert "cannot be written: no such file or directory" in capsys.readouterr().err
+    assert (tmp_path / "p.html").read_text() == "mine"
+    assert session.storage.path.read_bytes() == before
+
+    assert main(["sessions", "export", "p.yiem.jsonl", "--force"]) == 0
+    assert "Prices" in (tmp_path / "p.html").read_text()
+
+
+def test_export_takes_a_branch_by_its_entry_or_label_or_all(tmp_path, capsys):
+    session = forked(tmp_path / "p.yiem.jsonl")
+    forest = next(
+        entry.id
+        for entry in session.storage.get_entries()
+        if "a forest" in str(getattr(entry, "message", ""))
+    )
+
+    def exported(branch):
+        command = ["sessions", "export", "p.yiem.jsonl", "--format", "md", "-o", "-"]
+        assert main([*command, "--branch", branch]) == 0
+        out = capsys.readouterr().out
+        return "a linear model" in out, "a forest" in out
+
+    assert exported(forest) == (False, True)
+    assert exported("baseline") == (True, False)
+    assert exported("all") == (True, True)
+    assert main(["sessions", "export", "p.yiem.jsonl", "--branch", "x"]) == 1
+    assert "no entry and no label 'x'" in capsys.readouterr().err
 
 
 def test_a_command_that_is_none_ends_with_two(capsys):

@@ -31,6 +31,23 @@ def add_parser(commands: Any) -> None:
         command = known.add_parser(name, help=words)
         command.add_argument("file", type=Path)
         command.set_defaults(run=_run, module="looking", function=function)
+    exporting = known.add_parser(
+        "export", help="write a session as one page or one Markdown text that needs nothing else"
+    )
+    exporting.add_argument("file", type=Path)
+    exporting.add_argument(
+        "--format", choices=("html", "md"), help="default: by OUT's ending, html"
+    )
+    exporting.add_argument(
+        "-o", "--output", metavar="OUT", help="default: FILE's name, here; - is the terminal"
+    )
+    exporting.add_argument(
+        "--branch",
+        metavar="LEAF",
+        help="an entry or a label where the branch ends; all: every branch (default: the current one)",
+    )
+    exporting.add_argument("--force", action="store_true", help="replace OUT if it is there")
+    exporting.set_defaults(run=_run, module="exporting", function="export_session")
 
 
 def _run(arguments: argparse.Namespace) -> int:

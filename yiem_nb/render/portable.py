@@ -23,7 +23,7 @@ from markdown_it.token import Token
 from yiem_nb.render.markdown import MAX_NESTING, is_safe_image, math_end
 from yiem_nb.render.text import cleaned
 
-__all__ = ["safe_markdown"]
+__all__ = ["closed_markdown", "safe_markdown"]
 
 _AUTOLINK = re.compile(r"<(?:https?://[^\s<>`]+|[\w.+-]+@[\w.-]+)>")
 _IMAGE = re.compile(r"!\[[^\[\]`<\\]*\]\(([^\s()<>]+)\)")
@@ -70,6 +70,16 @@ def safe_markdown(markdown: str) -> str:
             out.append(_safe_block("\n".join(lines[start:end]), block.kind))
         position = max(start, end)
     return "\n".join(out)
+
+
+def closed_markdown(markdown: str) -> str:
+    """Return `markdown`, made safe, such that what is written below it stays outside of it.
+
+    A fence that nobody closed would take the rest of a document in, and turn its fences inside out.
+    """
+    text = safe_markdown(markdown)
+    last = _parser().parse(f"{text}\n\nbelow")[-1]
+    return f"{text}\n{last.markup}" if last.type == "fence" else text
 
 
 @lru_cache(maxsize=1)

@@ -27,6 +27,7 @@ __all__ = [
     "CallView",
     "call_bundle",
     "call_line",
+    "call_parts",
     "footer_bundle",
     "footer_line",
     "html_of",
@@ -184,6 +185,8 @@ class CallView:
         What the function printed.
     result
         What the model received.
+    whole
+        All of it, where the model received a part.
     """
 
     name: str
@@ -193,6 +196,7 @@ class CallView:
     summary: str = ""
     output: str = ""
     result: str = ""
+    whole: str = ""
 
 
 def call_line(call: CallView) -> str:
@@ -202,8 +206,11 @@ def call_line(call: CallView) -> str:
     return f"{line} → {visible(call.summary)}" if call.summary and call.state == "ok" else line
 
 
-def call_bundle(call: CallView) -> Bundle:
-    """One folded line; inside, arguments, prints and result, each with its size."""
+def call_bundle(call: CallView, limit: int = 4_000) -> Bundle:
+    """One folded line; inside, arguments, prints and result, each with its size.
+
+    Of each, `limit` characters are shown.
+    """
     mark = {"waiting": "?", "error": "✕", "denied": "✕", "aborted": "■"}.get(call.state, "")
     line = " ".join(filter(None, (mark, call_line(call))))
     right = " ".join(
@@ -216,7 +223,7 @@ def call_bundle(call: CallView) -> Bundle:
         )
     )
     summary = f"<summary style='cursor:pointer'>{words_html(line)}{_right(right)}</summary>"
-    html = _div(f"<details>{summary}{_fold(call)}</details>", _QUIET)
+    html = _div(f"<details>{summary}{_fold(call, limit)}</details>", _QUIET)
     plain = f"▸ {line}" + (f" · {right}" if right else "")
     if call.state == "error" and call.result:
         plain += f"\n  {_last_line(call.result)}"
@@ -228,7 +235,8 @@ def _right(text: str) -> str:
     return f" <span style='float:right'>{escapeHtml(text)}</span>" if text else ""
 
 
-def _fold(call: CallView) -> str:
+def call_parts(call: CallView) -> list[tuple[str, str]]:
+    """List what a call's fold holds: titles and texts."""
     rows = "\n".join(
         f"{visible(name)} = {visible(_json(value))}" for name, value in call.arguments.items()
     )
@@ -237,9 +245,16 @@ def _fold(call: CallView) -> str:
         parts.append(("printed", cleaned(call.output)))
     if call.result:
         parts.append(("the model received", visible(cleaned(call.result))))
+    if call.whole:
+        parts.append(("all of it", visible(cleaned(call.whole))))
+    return parts
+
+
+def _fold(call: CallView, limit: int) -> str:
     return "".join(
-        f"<div style='clear:both'>{title} · {size_of(text)}</div><pre style='{_CODE}'>{escapeHtml(clipped(text))}</pre>"
-        for title, text in parts
+        f"<div style='clear:both'>{title} · {size_of(text)}</div>"
+        f"<pre style='{_CODE}'>{escapeHtml(clipped(text, limit))}</pre>"
+        for title, text in call_parts(call)
     )
 
 

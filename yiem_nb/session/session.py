@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.messages import AgentToolCall, MessageContent, UserMessage
@@ -192,6 +193,43 @@ class Session:
         words = [{"type": "text", "text": text}] if text else []
         replacement = Replacement.model_validate({"content": [*words, *calls]})
         self.storage.append_entry(ContextEditEntry(target_id=entry_id, replacement=replacement))
+
+    # --- For people --------------------------------------------------------------------
+
+    def export(
+        self,
+        *,
+        format: Literal["html", "md"] = "html",
+        branches: Literal["path", "all"] = "path",
+        leaf: str | None = None,
+    ) -> str:
+        """Write the session down as one document that needs nothing else.
+
+        Parameters
+        ----------
+        format
+            A page or Markdown.
+        branches
+            The path to the leaf, or to another entry; or all branches, that one first.
+        leaf
+            Where the branch ends.
+
+        Raises
+        ------
+        SessionError
+            There is no entry `leaf`.
+        """
+        from yiem_nb.session.export import export, facts_of
+
+        return export(
+            self.tree,
+            self.leaf if leaf is None else self._known(leaf),
+            format=format,
+            branches=branches,
+            title=self.storage.path.name,
+            facts=facts_of(self.storage.get_metadata().created, self.storage.get_session_stats()),
+            read=self.storage.blobs.read,
+        )
 
     # --- Another file ------------------------------------------------------------------
 
