@@ -35,6 +35,7 @@ from yiem_nb.session import (
     SessionOptions,
     ThinkingLevelChangeEntry,
 )
+from yiem_nb.session.purge import carry_out, plan_purge
 
 VERSIONS = {
     "0.73.1": ["@mariozechner/pi-coding-agent@0.73.1"],
@@ -240,3 +241,18 @@ def test_pi_reads_a_sentence_where_a_large_image_was(pi, tmp_path):
     assert role == "user"
     assert text.startswith("look|[image/png, 300 kB: kept beside this session as ")
     assert reopen(session).context().messages[0] == entry.message
+
+
+def test_pi_opens_a_purged_session_on_the_same_path(pi, tmp_path):
+    session = new(tmp_path)
+    named = ask(session, "the key is 1234567")
+    ask(session, "go on")
+    path = session.tree.path(session.leaf)
+    session.storage.close()
+    plan = plan_purge(session.storage.path, entries=[named])
+
+    carry_out(plan, locks=tmp_path / "locks")
+
+    seen = read_with(pi, session.storage.path)
+    assert [entry_id for entry_id, _ in seen["path"]] == path
+    assert [text for _, text in seen["messages"]] == ["yes", "go on", "yes"]

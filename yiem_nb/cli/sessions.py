@@ -48,6 +48,16 @@ def add_parser(commands: Any) -> None:
     )
     exporting.add_argument("--force", action="store_true", help="replace OUT if it is there")
     exporting.set_defaults(run=_run, module="exporting", function="export_session")
+    purging = known.add_parser(
+        "purge", help="take entries out of a session for good: a name, a pasted key"
+    )
+    purging.add_argument("file", type=Path)
+    what = purging.add_mutually_exclusive_group(required=True)
+    what.add_argument("--entry", metavar="ID", action="append", help="this entry and its copies")
+    what.add_argument("--matching", metavar="TEXT", help="every entry that says this")
+    purging.add_argument("--regex", action="store_true", help="TEXT is a regular expression")
+    purging.add_argument("--yes", action="store_true", help="do not ask")
+    purging.set_defaults(run=_run, module="purging", function="purge_session")
 
 
 def _run(arguments: argparse.Namespace) -> int:

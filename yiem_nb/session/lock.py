@@ -21,7 +21,18 @@ from typing import Any
 
 from yiem_nb.session.entries import timestamp_now
 
-__all__ = ["Owner", "SessionLock"]
+__all__ = ["Owner", "SessionLock", "lock_folder"]
+
+
+def lock_folder() -> Path:
+    """Name the folder of the user's in which all claims lie.
+
+    It must be the same for every process. The runtime folder is not: a server that was started
+    without a login session has none, or another one.
+    """
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("yiem_nb", appauthor=False)) / "locks"
 
 
 @dataclass(frozen=True, slots=True)
