@@ -13,6 +13,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from tests.pi_files import pi_file
 from yiem_nb.messages import (
     AgentToolCall,
     AssistantMessage,
@@ -256,3 +257,39 @@ def test_pi_opens_a_purged_session_on_the_same_path(pi, tmp_path):
     seen = read_with(pi, session.storage.path)
     assert [entry_id for entry_id, _ in seen["path"]] == path
     assert [text for _, text in seen["messages"]] == ["yes", "go on", "yes"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_pi_and_we_see_the_same_in_its_earlier_formats(pi, tmp_path, version):
+    """pi rewrites such a file when it opens it, so it gets one of its own."""
+    for name in ("theirs.jsonl", "ours.jsonl"):
+        (tmp_path / name).write_bytes(pi_file(version))
+    session = Session(JsonlSessionStorage.open(tmp_path / "ours.jsonl", limits=UNLIMITED))
+    imported = session.fork(tmp_path / "imported.jsonl", everything=True)
+    ask(imported, "and on")
+
+    theirs = read_with(pi, tmp_path / "theirs.jsonl")
+
+    assert [text for _, text in theirs["messages"]][1:] == [text for _, text in ours(session)][1:]
+    assert theirs["thinkingLevel"] == session.context().thinking_level
+    goes_on = read_with(pi, imported.storage.path)
+    assert goes_on["messages"] == [*theirs["messages"], ["user", "and on"], ["assistant", "yes"]]
+    assert (tmp_path / "ours.jsonl").read_bytes() == pi_file(version)
+
+
+def test_pi_takes_over_its_second_format_with_what_we_appended(pi, tmp_path):
+    path = tmp_path / "old.jsonl"
+    path.write_bytes(pi_file(2))
+    session = Session(JsonlSessionStorage.open(path, limits=UNLIMITED))
+    prompt = ask(session, "from us")
+    session.label(prompt, "here")
+
+    seen = read_with(pi, path, "append")
+
+    assert seen["messages"][-4][1] == "from us"
+    assert seen["labels"] == {prompt: "here"}
+    again = Session(JsonlSessionStorage.open(path, limits=UNLIMITED))
+    assert again.storage.get_metadata().version == 3
+    assert again.context().messages[-1].text == "pi answers"
+    ask(session, "and on")
+    assert again.leaf in session.tree

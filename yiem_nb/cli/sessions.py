@@ -48,6 +48,14 @@ def add_parser(commands: Any) -> None:
     )
     exporting.add_argument("--force", action="store_true", help="replace OUT if it is there")
     exporting.set_defaults(run=_run, module="exporting", function="export_session")
+    importing = known.add_parser(
+        "import", help="make a session of a file that pi, or a newer program, wrote"
+    )
+    importing.add_argument("file", type=Path)
+    importing.add_argument(
+        "-o", "--output", metavar="OUT", type=Path, help="default: FILE's name, here"
+    )
+    importing.set_defaults(run=_run, module="importing", function="import_session")
     purging = known.add_parser(
         "purge", help="take entries out of a session for good: a name, a pasted key"
     )

@@ -9,7 +9,10 @@ from typing import TypeAlias
 
 from yiem_nb.errors import SessionError
 from yiem_nb.session.entries import (
+    FORMAT_VERSION,
     CompactionEntry,
+    MessageEntry,
+    OtherMessage,
     SessionHeader,
     SessionTreeEntry,
     UnknownEntry,
@@ -86,9 +89,17 @@ class SessionIndex:
             entry = parse_line(line)
         except (SessionError, OSError):
             return UnknownEntry.read({"type": self.tree.type(entry_id), "id": entry_id}, line)
-        if isinstance(entry, CompactionEntry):
-            entry = _of_version_1(entry)
+        entry = self._today(entry)
         return entry if entry.id == entry_id else entry.model_copy(update={"id": entry_id})
+
+    def _today(self, entry: SessionTreeEntry) -> SessionTreeEntry:
+        """Say in today's format what pi's earlier versions said; the file stays as it is."""
+        if isinstance(entry, CompactionEntry):
+            return _of_version_1(entry)
+        header = self.scan.header
+        if header is not None and header.version < FORMAT_VERSION:
+            return _of_version_2(entry)
+        return entry
 
     def stats(self) -> SessionStats:
         """Count what came since it was asked last."""
@@ -201,3 +212,11 @@ def _of_version_1(entry: CompactionEntry) -> CompactionEntry:
     if entry.first_kept_entry_id or not isinstance(index, int):
         return entry
     return entry.model_copy(update={"first_kept_entry_id": f"{index + 1:08x}"})
+
+
+def _of_version_2(entry: SessionTreeEntry) -> SessionTreeEntry:
+    """Rename the role that pi's third version calls ``custom``."""
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    if not isinstance(message, OtherMessage) or message.role != "hookMessage":
+        return entry
+    return entry.model_copy(update={"message": message.model_copy(update={"role": "custom"})})

@@ -6,9 +6,18 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from yiem_nb.session.entries import SessionHeader, new_session_id, timestamp_now
+from yiem_nb.session.entries import (
+    FORMAT_VERSION,
+    SessionHeader,
+    new_session_id,
+    timestamp_now,
+)
 
-__all__ = ["SessionMetadata", "SessionOptions", "new_header"]
+__all__ = ["SessionMetadata", "SessionOptions", "new_header", "why_read_only"]
+
+#: The first version whose entries have ids. In a file of pi's first one, pi gives all entries new ids
+#: in a row, so a branch of ours would not be one any more.
+_FIRST_WITH_IDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +52,15 @@ def new_header(options: SessionOptions) -> SessionHeader:
         parent_session=options.parent_session,
         metadata=options.metadata,
     )
+
+
+def why_read_only(header: SessionHeader) -> str | None:
+    """Say why nothing is appended to a file with this header; ``None`` where we may."""
+    if header.version > FORMAT_VERSION:
+        return (
+            f"it was written by a newer program (format {header.version},"
+            f" this one knows {FORMAT_VERSION})"
+        )
+    if header.version < _FIRST_WITH_IDS:
+        return "it is in the first format of pi, whose entries have no ids"
+    return None

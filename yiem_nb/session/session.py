@@ -233,11 +233,18 @@ class Session:
 
     # --- Another file ------------------------------------------------------------------
 
-    def fork(self, path: str | os.PathLike[str] | None = None, leaf: str | None = None) -> Session:
+    def fork(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        leaf: str | None = None,
+        *,
+        everything: bool = False,
+    ) -> Session:
         """Write the path to the leaf, or to another entry, as a session of its own.
 
-        Lines are copied byte for byte. The new file names the old one as its parent; without a
-        `path` it lies beside it.
+        Lines are copied byte for byte, those of pi's earlier formats in today's; the old file stays
+        as it is. The new one names it as its parent; without a `path` it lies beside it. With
+        `everything` all branches are copied.
 
         Raises
         ------
@@ -245,7 +252,7 @@ class Session:
             There is a file at `path`, or it cannot be written.
         """
         end = self.leaf if leaf is None else self._known(leaf)
-        ids = self.tree.path(end)
+        ids = list(self.tree) if everything else self.tree.path(end)
         where = Path(path) if path is not None else free_name(self.storage.path)
         options = SessionOptions(
             where,

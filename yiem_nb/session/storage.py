@@ -22,7 +22,6 @@ from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.models import Limits
 from yiem_nb.session.blobs import BlobStore
 from yiem_nb.session.entries import (
-    FORMAT_VERSION,
     LeafEntry,
     SessionTreeEntry,
     UnknownEntry,
@@ -34,7 +33,7 @@ from yiem_nb.session.index import Prepared, SessionIndex
 from yiem_nb.session.limits import TokenBucket
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.log import LineLog
-from yiem_nb.session.options import SessionMetadata, SessionOptions, new_header
+from yiem_nb.session.options import SessionMetadata, SessionOptions, new_header, why_read_only
 from yiem_nb.session.recovery import notices_of
 from yiem_nb.session.stats import SessionStats
 from yiem_nb.session.tree import SessionTree
@@ -165,13 +164,12 @@ class JsonlSessionStorage:
         parent = self.tree.parent(entry_id)
         line = self._index.line(position).removesuffix(b"\n")
         entry = parse_line(line)
-        if (entry.id, entry.parent_id) == (entry_id, parent):
+        loaded = self._index.load(position)
+        if (entry.id, entry.parent_id) == (entry_id, parent) and loaded == entry:
             return entry, line + b"\n"
         if isinstance(entry, UnknownEntry):
-            entry = UnknownEntry.model_validate(entry.model_dump(by_alias=True))
-        else:
-            entry = self._index.load(position)
-        repaired = entry.model_copy(update={"id": entry_id, "parent_id": parent})
+            loaded = UnknownEntry.model_validate(entry.model_dump(by_alias=True))
+        repaired = loaded.model_copy(update={"id": entry_id, "parent_id": parent})
         return repaired, dump_line(repaired)
 
     def _open_existing(self) -> None:
@@ -193,11 +191,7 @@ class JsonlSessionStorage:
         header = self._index.scan.header
         if header is not None:
             self._index.header = header
-            if header.version > FORMAT_VERSION:
-                self.read_only = (
-                    f"it was written by a newer program (format {header.version},"
-                    f" this one knows {FORMAT_VERSION})"
-                )
+            self.read_only = why_read_only(header)
         elif self._log.size == 0:
             self._index.add_header()
         else:
@@ -206,7 +200,7 @@ class JsonlSessionStorage:
     def accept(self) -> None:
         """Go on with a file whose header cannot be read: a person has decided to.
 
-        A file of a newer format stays read-only.
+        A file of a newer format, or of pi's first, stays read-only.
         """
         if self._index.scan.header is None:
             self.read_only = None
