@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,6 @@ def main() -> int:
     for name, status, seconds in done:
         print(f"{'passed' if not status else 'FAILED':>7}  {name:<8} {seconds:6.1f} s")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print("JavaScript tests: none yet, there is no JavaScript")
     failed = sum(bool(status) for _, status, _ in done)
     print(f"{len(done) - failed} passed, {failed} failed")
     return 1 if failed else 0
@@ -91,8 +91,8 @@ def _under_uv() -> int:
     return subprocess.call(command, cwd=ROOT)
 
 
-def _call(*command: str) -> int:
-    return subprocess.call([sys.executable, "-m", *command], cwd=ROOT)
+def _call(*command: str, script: bool = False) -> int:
+    return subprocess.call([sys.executable, *([] if script else ["-m"]), *command], cwd=ROOT)
 
 
 def _lint(arguments: argparse.Namespace) -> int:
@@ -103,6 +103,31 @@ def _lint(arguments: argparse.Namespace) -> int:
         subprocess.call([str(Path(sys.executable).parent / "lint-imports")], cwd=ROOT),
     ]
     # A child that was killed has a negative status.
+    return int(any(statuses))
+
+
+def _js(arguments: argparse.Namespace) -> int:
+    """Check the front end, and that the bundle in the repository is what its sources give."""
+    npm = shutil.which("npm")
+    if npm is None:
+        print(
+            "There is no npm here: the front end was not checked. The bundle is in the repository."
+        )
+        return 0
+    folder = ROOT / "js"
+    statuses = [_call(str(folder / "protocol.py"), "--check", script=True)]
+    steps = (("ci", "--silent"), ("run", "lint"), ("run", "types"), ("test",))
+    for step in steps:
+        statuses.append(subprocess.call([npm, *step], cwd=folder))
+        if statuses[-1]:
+            return 1
+    with tempfile.TemporaryDirectory() as built:
+        statuses.append(subprocess.call(["node", "build.mjs", "--out", built], cwd=folder))
+        committed = ROOT / "yiem_nb" / "widget" / "static"
+        for path in sorted(Path(built).iterdir()):
+            if path.read_bytes() != (committed / path.name).read_bytes():
+                print(f"{path.name} is not what its sources give: npm --prefix js run build")
+                statuses.append(1)
     return int(any(statuses))
 
 
@@ -152,6 +177,7 @@ def _install_chromium() -> bool:
 
 PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "lint": _lint,
+    "js": _js,
     "unit": _unit,
     "model": _marked("model"),
     "kernel": _marked("kernel and not browser"),

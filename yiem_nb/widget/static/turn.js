@@ -1,0 +1,1 @@
+var r={async render({model:t,el:n,signal:e,host:i}){try{(await i.getWidget(`anywidget:${t.get("engine_id")}`)).exports.mountTurn(n,t.get("turn_id"),t.get("start"),e)}catch{n.textContent=String(t.get("title"))}}};export{r as default};
