@@ -103,7 +103,6 @@ describe("a text that arrives in pieces", () => {
           expect(pieces(parts)).toBe(whole(text));
         },
       ),
-      { numRuns: 400 },
     );
   });
 

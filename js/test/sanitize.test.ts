@@ -48,7 +48,7 @@ function isHarmless(name: string, value: string, math: boolean): boolean {
 describe("what a model writes", () => {
   it("has no element, attribute or address that is not of our choosing", () => {
     for (const text of [...payloads.scripts, ...payloads.exfiltration]) drawn(text);
-  }, 60_000);
+  });
 
   it("links to the web and to mail alone", () => {
     for (const url of payloads.addresses) {
@@ -62,7 +62,7 @@ describe("what a model writes", () => {
         drawn(text);
       }
     }
-  }, 60_000);
+  });
 
   it("says where a picture would be", () => {
     const root = drawn("[x](https://a.example/p) <m@b.example> ![p](https://c.example/q)");

@@ -106,7 +106,6 @@ describe("what was sent is what is shown", () => {
           expect(store.take(sent({ kind: "tick", turns: [height] } as Body))).toEqual([]);
         },
       ),
-      { numRuns: 500 },
     );
   });
 
