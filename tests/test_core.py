@@ -24,7 +24,7 @@ from yiem_nb.events import (
     ToolExecutionStartEvent,
 )
 from yiem_nb.instructions import SMALL_WINDOW, system_prompt
-from yiem_nb.kernel.capture import captured_prints
+from yiem_nb.kernel.capture import Tape, captured_prints
 from yiem_nb.kernel.notebook import find_notebook, session_path, stray_session_path
 from yiem_nb.kernel.pacing import Pacer
 from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage, UserMessage
@@ -338,13 +338,41 @@ def test_a_relative_notebook_is_below_the_working_folder(
 
 
 def test_what_is_printed_is_kept_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    heard: list[str] = []
-    with captured_prints(heard.append, limit=10) as printed:
+    tape = Tape(limit=10)
+    with captured_prints(tape):
         print("12345678")
-        print("abcdef", file=sys.stderr)
+        print("abcdef" * 5, file=sys.stderr)
         assert sys.stdout.writable()
         assert sys.stdout.encoding == "utf-8"
-    assert printed() == "12345678\na\n… 6 more characters were printed"
-    assert "".join(heard) == "12345678\na"
+        sys.stdout.flush()
+    assert tape.text() == "12345678\na\n… 20 more characters were printed …\ndefabcdef\n"
     print("outside")
     assert capsys.readouterr().out == "outside\n"
+
+
+def test_each_context_has_its_own_prints_and_a_thread_of_the_users_prints_outside(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two = Tape(), Tape()
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with captured_prints(two):
+            inside.set()
+            done.wait(5)
+            print("two")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(5)
+    with captured_prints(one):
+        print("one")
+        bystander = threading.Thread(target=print, args=("bystander",))
+        bystander.start()
+        bystander.join(5)
+    print("between")
+    done.set()
+    thread.join(5)
+    assert (one.text(), two.text()) == ("one\n", "two\n")
+    assert capsys.readouterr().out == "bystander\nbetween\n"
+    assert not hasattr(sys.stdout, "stream")

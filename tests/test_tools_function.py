@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import linecache
 import sys
+import threading
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict, Unpack
@@ -16,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 from typing_extensions import Doc
-from yiem_nb.errors import ErrorCode, InvalidParametersError, ToolTimeoutError
+from yiem_nb.errors import ErrorCode, InvalidParametersError
 from yiem_nb.events import AbortSignal
 from yiem_nb.messages import AgentToolResult
 from yiem_nb.tools import AgentTool, OnUpdate, ToolContext, Var, call_function, tool_from_function
 from yiem_nb.tools.docs import MAX_DESCRIPTION
+from yiem_nb.tools.running import CallLog
 from yiem_nb.tools.signature import UnresolvedAnnotationError
 
 
@@ -671,13 +673,52 @@ async def test_a_cancelled_call_is_cancelled() -> None:
         await task
 
 
-async def test_a_call_that_takes_too_long_says_that_it_may_still_be_running() -> None:
+async def test_a_call_that_takes_too_long_says_so() -> None:
     async def forever():
         await asyncio.Event().wait()
 
-    with pytest.raises(ToolTimeoutError, match=r"forever has run for 0\.01 s") as late:
-        await _execute(forever, {}, timeout=0.01)
-    assert "still be running" in late.value.hint
+    late, _ = await _execute(forever, {}, timeout=0.01)
+    assert late.is_error
+    assert late.details["code"] == "EXECUTION_TIMEOUT"
+    assert late.text == "forever has run for 0.01 s, longer than it may. It was stopped."
+
+
+async def test_a_thread_that_is_given_up_is_told_and_listed_until_it_returns() -> None:
+    log, go, heard = CallLog(), threading.Event(), []
+
+    def stubborn(signal: AbortSignal):
+        print("so far")
+        signal.wait(5)
+        heard.append(signal.reason)
+        go.wait(5)
+
+    execute = tool_from_function(stubborn, timeout=0.2, calls=log).execute
+    late = await execute("c1", {}, AbortSignal(), _ignore)
+    assert "It is still running" in late.text
+    assert [(call.tool_name, call.given_up) for call in log.left] == [
+        ("stubborn", "it took longer than 0.2 s")
+    ]
+    go.set()
+    while log.left:
+        await asyncio.sleep(0)
+    assert heard == ["it took longer than 0.2 s"]
+
+
+async def test_the_signal_of_a_call_with_a_timeout_fires_with_the_runs() -> None:
+    signal = AbortSignal()
+
+    async def wait(own: AbortSignal):
+        signal.abort("enough")
+        await own
+        return own.reason
+
+    assert (
+        await tool_from_function(wait, timeout=5).execute("c", {}, signal, _ignore)
+    ).text == "enough"
+
+
+def _ignore(partial: Any) -> None:
+    """Nobody listens."""
 
 
 async def test_a_generator_stops_between_two_steps_when_the_run_is_stopped() -> None:

@@ -154,7 +154,7 @@ def test_what_was_printed_comes_first() -> None:
     given = AgentToolResult("said", details={"a": 1})
     assert to_result(given) is given
     assert to_result(given, printed="line\n").text == "line\n\nsaid"
-    assert to_result(given, printed="line\n").details == {"a": 1}
+    assert to_result(given, printed="line\n").details == {"output": "line\n", "a": 1}
 
 
 def test_a_repr_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

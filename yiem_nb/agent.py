@@ -49,6 +49,7 @@ from yiem_nb.tools import (
     ApprovalRequest,
     Decision,
     Gate,
+    OutputStore,
     ToolExecutionMode,
 )
 
@@ -105,6 +106,8 @@ class AgentOptions:
     after_tool_call: AfterToolCall | None = None
     #: Rules on calls before they run; without one every call may.
     gate: Gate | None = None
+    #: Keeps the whole of results that are too long for the model.
+    store: OutputStore | None = None
     #: The last word on each request: called with what would be sent, returns what is sent.
     prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
 
@@ -355,6 +358,7 @@ class Agent:
             tool_calls_per_answer=options.limits.tool_calls_per_answer,
             turns_per_run=options.limits.turns_per_run,
             gate=options.gate,
+            store=options.store,
             on_approval=self._keep_approval,
             steering=self._steering.drain,
             follow_up=self._follow_up.drain,

@@ -50,7 +50,14 @@ from yiem_nb.prepare import (
     settled,
 )
 from yiem_nb.state import AgentContext
-from yiem_nb.tools import Repeats, ToolExecutionMode, call_in_thread, clipped, error_result
+from yiem_nb.tools import (
+    Governor,
+    Repeats,
+    ToolExecutionMode,
+    call_in_thread,
+    clipped,
+    error_result,
+)
 
 __all__ = [
     "AfterToolCall",
@@ -95,6 +102,7 @@ class Batch:
         self._numbers = {call.id: number for number, call in enumerate(self.calls)}
         self._asked = {call.id: call for call in self.calls}
         self._repeats = repeats or Repeats()
+        self._governor = Governor(config.store)
         self.cut = answer.stop_reason is StopReason.LENGTH
         self.context = context
         self.config = config
@@ -208,6 +216,7 @@ class Batch:
                 self.config.gate.saw(step.tool)
             if step.edited:
                 result = _with_edit(step, result)
+            result = await self._governed(result)
             self._events.put_nowait(await self._finish(step.call, result))
         except Exception as error:  # noqa: BLE001 - the run waits for this task's word, and gets it
             self._events.put_nowait(_Broken(error))
@@ -251,6 +260,12 @@ class Batch:
             return failure(error, ErrorCode.EXECUTION_FAILED)
         return result if changed is None else changed
 
+    async def _governed(self, result: AgentToolResult) -> AgentToolResult:
+        """Hold a result to the limits of its turn; what writes a file does so in a thread."""
+        if not self._governor.fits(result):
+            result = await call_in_thread(self._governor.fit, result)
+        return self._governor.take(result)
+
     async def _finish(self, call: AgentToolCall, result: AgentToolResult) -> ToolExecutionEndEvent:
         message = ToolResultMessage.model_validate(
             {
@@ -288,7 +303,7 @@ class _Updates:
         self._open = True
 
     def send(self, partial: AgentToolResult) -> None:
-        event = ToolExecutionUpdateEvent(self._call.id, self._call.name, partial)
+        event = ToolExecutionUpdateEvent(self._call.id, self._call.name, _brief(partial))
         try:
             on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -317,6 +332,12 @@ async def _call_tool(
     ):
         return await execute(*arguments)  # type: ignore[misc]
     return await settled(await call_in_thread(execute, *arguments))
+
+
+def _brief(partial: AgentToolResult) -> AgentToolResult:
+    """Cut progress that is longer than a result may be; it is shown and forgotten."""
+    governor = Governor()
+    return partial if governor.fits(partial) else governor.fit(partial)
 
 
 def _with_edit(step: PreparedToolCall, result: AgentToolResult) -> AgentToolResult:

@@ -31,6 +31,7 @@ from yiem_nb.tools import (
     ApprovalRequest,
     Decision,
     Gate,
+    OutputStore,
     Refused,
     ToolExecutionMode,
     error_result,
@@ -109,6 +110,8 @@ class AgentLoopConfig:
     gate, on_approval
         Who rules on calls before they run, and where a person's decisions are written down before
         anything acts on them. Without a gate every call may run.
+    store
+        Keeps the whole of results that are too long for the model.
     prepare_context
         Called before each request with what would be sent; returns what is sent. The tools it
         returns are those the answer may call.
@@ -125,6 +128,7 @@ class AgentLoopConfig:
     tool_calls_per_answer: int | None = 100
     turns_per_run: int | None = 50
     gate: Gate | None = None
+    store: OutputStore | None = None
     on_approval: Callable[[ApprovalRequest, Decision], Awaitable[None] | None] | None = None
     steering: Callable[[], Sequence[AgentMessage]] = _nothing
     follow_up: Callable[[], Sequence[AgentMessage]] = _nothing

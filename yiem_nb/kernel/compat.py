@@ -7,9 +7,11 @@ uses and has an answer for a terminal IPython, which has no kernel at all.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["cell_id", "execution", "has_kernel", "is_headless"]
+__all__ = ["cell_id", "execution", "has_kernel", "is_headless", "without_tracebacks"]
 
 
 def has_kernel(shell: Any) -> bool:
@@ -39,6 +41,33 @@ def is_headless(shell: Any) -> bool:
     if not has_kernel(shell):
         return not sys.stdin.isatty()
     return not (_request(shell).get("content") or {}).get("allow_stdin", False)
+
+
+@contextmanager
+def without_tracebacks(shell: Any) -> Iterator[None]:
+    """Let cells fail without a word, and ``exit()`` end the cell alone, not the kernel.
+
+    A nested cell's traceback would be published as an error of the cell around it.
+    """
+
+    def keep_nothing(*_: Any, **__: Any) -> None:
+        """Leave the traceback to whoever asked for the cell."""
+
+    def refuse_exit() -> None:
+        raise SystemExit("exit() was called; the kernel goes on")
+
+    patches: dict[str, Any] = {"_showtraceback": keep_nothing, "ask_exit": refuse_exit}
+    # On the object, in front of its class's own; `None` is no patch of anybody's.
+    before = {name: vars(shell).get(name) for name in patches}
+    vars(shell).update(patches)
+    try:
+        yield
+    finally:
+        for name, patch in before.items():
+            if patch is None:
+                vars(shell).pop(name, None)
+            else:
+                vars(shell)[name] = patch
 
 
 def _request(shell: Any) -> dict[str, Any]:

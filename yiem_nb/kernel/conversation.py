@@ -49,6 +49,7 @@ class Conversation:
         self.journal = SessionJournal(storage)
         self.choice = Choice(ScriptedProvider.model)
         self._registry = registry
+        registry.store = storage.blobs
         self._notebook = notebook
         self._notices = notices
         self.gate = Gate()
@@ -65,6 +66,7 @@ class Conversation:
                 messages=context.messages,
                 thinking_level=context.thinking_level,
                 gate=self.gate,
+                store=storage.blobs,
                 prepare_context=self._with_present_tools,
             ),
             stream,
@@ -86,6 +88,7 @@ class Conversation:
         """Run one prompt and show it; on the loop thread."""
         agent = self.agent
         if not agent.is_busy:
+            self.gate.policy = self._registry.policy
             self.gate.approver = None if headless else PlainApprover()
             await self._go_to(cell, how)
             await self._configure(choice)
@@ -173,11 +176,7 @@ class Conversation:
 
     def _take_notices(self) -> list[str]:
         notices, self._notices = self._notices, []
-        notices += [
-            f"{change.name} is no longer offered to the model: {change.reason}"
-            for change in self._registry.changes()
-            if change.kind == "withdrawn"
-        ]
+        notices += self._registry.notices()
         if self.storage.problem:
             notices.append(self.storage.problem)
         return notices

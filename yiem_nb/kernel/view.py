@@ -68,9 +68,11 @@ class Publish(Protocol):
 
 def shell_publisher(shell: Any) -> Publish:
     """Publish through IPython, as `display` and `update_display` do with ready bundles."""
+    # The publisher of now: while code of the model runs, the shell has one that captures.
+    publisher = shell.display_pub
 
     def publish(bundle: Bundle, display_id: str, *, update: bool) -> None:
-        shell.display_pub.publish(
+        publisher.publish(
             data=dict(bundle), metadata={}, transient={"display_id": display_id}, update=update
         )
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ from yiem_nb.errors import CommandError, ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal
 from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel import compat
-from yiem_nb.kernel.bridge import Bridge, call_main
-from yiem_nb.kernel.capture import captured_prints
+from yiem_nb.kernel.bridge import Bridge
 from yiem_nb.kernel.conversation import Conversation
+from yiem_nb.kernel.functions import FunctionRunner
+from yiem_nb.kernel.kernel_tools import provide_kernel_tools
 from yiem_nb.kernel.notebook import (
     MODEL_VARIABLE,
     SUFFIX,
@@ -28,19 +27,19 @@ from yiem_nb.kernel.notebook import (
 )
 from yiem_nb.kernel.page import RunningCell
 from yiem_nb.kernel.private_loop import PrivateLoop
+from yiem_nb.kernel.toolbox import Toolbox
+from yiem_nb.kernel.user_code import UserCode
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
-from yiem_nb.messages import AgentToolResult, AssistantMessage, StopReason
+from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
 from yiem_nb.session import How, JsonlSessionStorage, Session, SessionOptions
 from yiem_nb.state import AgentContext, StreamEvent
-from yiem_nb.tools import FunctionKind, OnUpdate, Outcome, ToolRegistry, outcome_of
+from yiem_nb.tools import ToolRegistry
 
 __all__ = ["Workspace"]
 
-#: How often a card is told what its function has printed.
-PRINT_SECONDS = 0.1
 _MAX_FORKS = 100
 
 
@@ -62,6 +61,7 @@ class Workspace:
     ) -> None:
         self.shell = shell
         self.registry = registry
+        self.toolbox = Toolbox(registry)
         self.bridge = Bridge()
         self._settings = settings
         self._scripted: ScriptedProvider | None = None
@@ -69,9 +69,18 @@ class Workspace:
         self._private = PrivateLoop()
         self._conversation: Conversation | None = None
         registry.namespace = lambda: shell.user_ns
-        registry.runner = self._run_function
+        functions = FunctionRunner(registry, self._private)
+        registry.runner, registry.thread_runner = functions.on_main, functions.in_thread
         registry.formatter = shell.display_formatter.format
+        provide_kernel_tools(registry, UserCode(shell, self._private))
+        shell.events.register("post_run_cell", self._check_tools)
         atexit.register(self.close)
+
+    def _check_tools(self, result: Any) -> None:
+        """Look at the functions after each cell, and say at once what can no longer be called."""
+        self.registry.active()
+        for said in self.registry.notices():
+            print(said)  # noqa: T201 - in the cell that did it
 
     # --- Asking ------------------------------------------------------------------------
 
@@ -245,6 +254,8 @@ class Workspace:
     def close(self) -> None:
         """Stop what runs and finish writing; for the end of the kernel."""
         atexit.unregister(self.close)
+        with suppress(ValueError):
+            self.shell.events.unregister("post_run_cell", self._check_tools)
         self.stop()
         if self._providers:
             self.bridge.run_sync(self._close_connections)
@@ -253,25 +264,6 @@ class Workspace:
             self._conversation.journal.close()
             self._conversation = None
         self._private.close()
-
-    # --- Functions of the notebook -----------------------------------------------------
-
-    async def _run_function(
-        self,
-        call: Callable[[], Any],
-        kind: FunctionKind,
-        describe: Callable[[Outcome], AgentToolResult],
-        on_update: OnUpdate,
-    ) -> AgentToolResult:
-        """Run a function on the main thread; what it prints goes to its card."""
-
-        def work() -> AgentToolResult:
-            with captured_prints(_Printed(on_update)) as printed:
-                run = (lambda: self._private.run(call())) if kind == "async" else call
-                outcome = outcome_of(run)
-            return describe(replace(outcome, printed=printed()))
-
-        return await call_main(work)
 
 
 def _http_provider(choice: Choice) -> Any:
@@ -327,19 +319,3 @@ def _create(path: Path, notebook: Path | None) -> JsonlSessionStorage:
     if notebook is not None:
         metadata["notebook"] = notebook.name
     return JsonlSessionStorage.create(SessionOptions(path=str(path), metadata=metadata))
-
-
-class _Printed:
-    """Tells a card what was printed, at most every `PRINT_SECONDS`."""
-
-    def __init__(self, on_update: OnUpdate) -> None:
-        self._on_update = on_update
-        self._text: list[str] = []
-        self._next = time.monotonic() + PRINT_SECONDS
-
-    def __call__(self, text: str) -> None:
-        self._text.append(text)
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + PRINT_SECONDS
-            self._on_update(AgentToolResult("".join(self._text)))

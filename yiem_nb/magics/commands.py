@@ -11,13 +11,18 @@ from yiem_nb.magics.grammar import (
     Command,
     HelpCommand,
     LabelCommand,
+    LeaveCommand,
     ModelCommand,
     NameCommand,
     Question,
     ResetCommand,
+    RunningToolsCommand,
     SessionCommand,
+    ShowToolCommand,
     StopCommand,
+    SwitchToolsCommand,
     ToolsCommand,
+    TrialCommand,
     check_prompt,
     help_text,
     parse_cell_line,
@@ -94,6 +99,8 @@ class YiemMagics(Magics):
         parsed = parse_line(line)
         if isinstance(parsed, Question):
             self.workspace.ask(parsed.text.strip(), show_usage=self.show_usage)
+        elif (said := self._about_tools(parsed)) is not None:
+            self._say(said)
         else:
             self._command(parsed)
 
@@ -105,8 +112,6 @@ class YiemMagics(Magics):
                 self._say(self.workspace.models())
             case ModelCommand(name=str() as name):
                 self._choose(name)
-            case ToolsCommand():
-                self._say(self._tools())
             case SessionCommand():
                 self._say(self.workspace.describe_session())
             case NameCommand(name=name):
@@ -121,22 +126,30 @@ class YiemMagics(Magics):
                     "A new conversation begins with the next prompt; the file keeps the old one."
                 )
 
+    def _about_tools(self, command: Command) -> str | None:
+        """Answer a command about tools; ``None`` if it is about something else."""
+        match command:
+            case ToolsCommand():
+                return self.workspace.toolbox.listed()
+            case SwitchToolsCommand(names=names, on=on):
+                return self.workspace.toolbox.switched(names, on=on)
+            case LeaveCommand(leave=leave, names=names):
+                return self.workspace.toolbox.ruled(leave, names)
+            case ShowToolCommand(name=name):
+                return self.workspace.toolbox.shown(name)
+            case TrialCommand(name=name, arguments=arguments):
+                return self.workspace.toolbox.tried(name, arguments)
+            case RunningToolsCommand():
+                return self.workspace.toolbox.running()
+            case _:
+                return None
+
     def _choose(self, name: str) -> None:
         """Choose a model; a name that means nothing leaves the choice as it was."""
         choice = self.workspace.choose(name)
         self.model = name
         self.workspace.use(None)
         self._say(f"model: {choice.line}")
-
-    def _tools(self) -> str:
-        tools = self.workspace.registry.active()
-        if not tools:
-            return "No tools. Put @yiem.tool above a function to let the model call it."
-        return "\n".join(
-            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))})"
-            f"  {tool.description.splitlines()[0]}{'  (asks first)' if tool.asks else ''}"
-            for tool in tools.values()
-        )
 
     @staticmethod
     def _say(text: str) -> None:

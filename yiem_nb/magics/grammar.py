@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from yiem_nb.errors import CommandError, ErrorCode
@@ -21,14 +22,19 @@ __all__ = [
     "Command",
     "HelpCommand",
     "LabelCommand",
+    "LeaveCommand",
     "Line",
     "ModelCommand",
     "NameCommand",
     "Question",
     "ResetCommand",
+    "RunningToolsCommand",
     "SessionCommand",
+    "ShowToolCommand",
     "StopCommand",
+    "SwitchToolsCommand",
     "ToolsCommand",
+    "TrialCommand",
     "check_prompt",
     "help_text",
     "nearest",
@@ -54,6 +60,42 @@ class ModelCommand:
 @dataclass(frozen=True, slots=True)
 class ToolsCommand:
     """List the tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchToolsCommand:
+    """Offer some tools to the model, or do not."""
+
+    names: tuple[str, ...]
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveCommand:
+    """Say what calls of some tools need: ``auto``, ``ask`` or ``deny``."""
+
+    leave: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowToolCommand:
+    """Show all that is known of a tool."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCommand:
+    """Say what a call would come to, without calling."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningToolsCommand:
+    """List calls that were given up and still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +135,11 @@ class HelpCommand:
 Command: TypeAlias = (
     ModelCommand
     | ToolsCommand
+    | SwitchToolsCommand
+    | LeaveCommand
+    | ShowToolCommand
+    | TrialCommand
+    | RunningToolsCommand
     | SessionCommand
     | NameCommand
     | LabelCommand
@@ -107,6 +154,7 @@ Line: TypeAlias = Command | Question
 _Grammar: TypeAlias = Callable[[str], Command | None]
 
 _WORD = re.compile(r"[A-Za-z0-9][\w.:/@+-]*")
+_TOOL = re.compile(r"[A-Za-z_]\w*\*?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +184,24 @@ def _word(make: Callable[[str], Command]) -> _Grammar:
 def _text(make: Callable[[str], Command]) -> _Grammar:
     """Take the rest of the line, as it stands."""
     return lambda rest: make(rest) if rest else None
+
+
+def _tools(make: Callable[[tuple[str, ...]], Command]) -> _Grammar:
+    """Take names of tools, with commas between them."""
+
+    def parse(rest: str) -> Command | None:
+        names = tuple(name.strip() for name in rest.split(","))
+        return make(names) if all(_TOOL.fullmatch(name) for name in names) else None
+
+    return parse
+
+
+def _trial(rest: str) -> Command | None:
+    """Take a tool's name and arguments as JSON; none are an empty object."""
+    name, rest = _split(rest)
+    if not _TOOL.fullmatch(name) or rest[:1] not in ("", "{", "[", '"'):
+        return None
+    return TrialCommand(name, rest or "{}")
 
 
 def _sub(**grammars: _Grammar) -> _Grammar:
@@ -170,7 +236,23 @@ COMMANDS: dict[str, _Entry] = {
         "choose the model, or list what there is",
         _first(_alone(ModelCommand()), _word(ModelCommand)),
     ),
-    "tools": _Entry("tools", "list the functions the model may call", _alone(ToolsCommand())),
+    "tools": _Entry(
+        "tools [on|off|auto|ask|deny NAME,…|show NAME|test NAME JSON|threads]",
+        "list what may be called; switch, allow, try it",
+        _first(
+            _alone(ToolsCommand()),
+            _sub(
+                on=_tools(lambda names: SwitchToolsCommand(names, on=True)),
+                off=_tools(lambda names: SwitchToolsCommand(names, on=False)),
+                auto=_tools(partial(LeaveCommand, "auto")),
+                ask=_tools(partial(LeaveCommand, "ask")),
+                deny=_tools(partial(LeaveCommand, "deny")),
+                show=_word(ShowToolCommand),
+                test=_trial,
+                threads=_alone(RunningToolsCommand()),
+            ),
+        ),
+    ),
     "session": _Entry(
         "session [name|label TEXT]",
         "say where it is kept; name it, label this point",

@@ -21,12 +21,14 @@ from yiem_nb.tools.base import (
 )
 from yiem_nb.tools.context import OutputStore, SavedOutput, ToolContext, Var
 from yiem_nb.tools.decorator import tool
-from yiem_nb.tools.function import call_function, tool_from_function
+from yiem_nb.tools.function import FunctionExecute, call_function, tool_from_function
 from yiem_nb.tools.gate import Allowed, Gate, Refused, Repeats
+from yiem_nb.tools.governor import Governor
 from yiem_nb.tools.policy import HeadlessPolicy, Leave, Policy, Rule
 from yiem_nb.tools.registry import ToolChange, ToolRegistry, registry
-from yiem_nb.tools.results import Formatter
-from yiem_nb.tools.running import FunctionKind, Outcome, Runner, outcome_of
+from yiem_nb.tools.reprs import bounded_repr
+from yiem_nb.tools.results import Formatter, bundle_result, failure_result, to_result
+from yiem_nb.tools.running import CallLog, FunctionKind, Outcome, Runner, outcome_of
 from yiem_nb.tools.text import clipped
 from yiem_nb.tools.worker import call_in_thread
 
@@ -39,10 +41,13 @@ __all__ = [
     "ApprovalDesk",
     "ApprovalRequest",
     "Approver",
+    "CallLog",
     "Decision",
     "Formatter",
+    "FunctionExecute",
     "FunctionKind",
     "Gate",
+    "Governor",
     "HeadlessPolicy",
     "Leave",
     "OnUpdate",
@@ -59,12 +64,16 @@ __all__ = [
     "ToolExecutionMode",
     "ToolRegistry",
     "Var",
+    "bounded_repr",
+    "bundle_result",
     "call_function",
     "call_in_thread",
     "clipped",
     "error_result",
+    "failure_result",
     "outcome_of",
     "registry",
+    "to_result",
     "tool",
     "tool_from_function",
     "validate_required_args",

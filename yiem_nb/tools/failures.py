@@ -11,6 +11,8 @@ from typing import Any
 
 from yiem_nb.errors import ErrorCode, YiemError, redact
 from yiem_nb.messages import AgentToolResult
+from yiem_nb.tools.context import OutputStore
+from yiem_nb.tools.governor import shortened
 from yiem_nb.tools.reprs import REPR_SECONDS, guarded
 from yiem_nb.tools.text import clipped
 
@@ -25,18 +27,22 @@ _OURS = str(Path(__file__).parents[1]) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 
 
-def failure_result(error: BaseException, printed: str = "") -> AgentToolResult:
+def failure_result(
+    error: BaseException, printed: str = "", *, store: OutputStore | None = None
+) -> AgentToolResult:
     """Tell the model what was raised and where; what was printed comes first."""
     if isinstance(error, YiemError):
         text, code = str(error), str(error.code)
     else:
         text, code = redact(_traceback(error)), str(ErrorCode.EXECUTION_FAILED)
     text = clipped(text, MAX_CHARACTERS // 2 if printed else MAX_CHARACTERS)
-    shown = clipped(printed.rstrip(), MAX_CHARACTERS // 2)
+    shown = shortened(printed.rstrip(), MAX_CHARACTERS // 2, store)
     details: dict[str, Any] = {"code": code, "summary": _kind(error)}
     if printed:
         details["output"] = clipped(printed)
-    body = "\n".join(filter(None, (shown, text)))
+    if shown.saved:
+        details["saved"] = shown.saved
+    body = "\n".join(filter(None, (shown.text, text)))
     return AgentToolResult(body, details=details, is_error=True)
 
 
@@ -74,6 +80,10 @@ def _sentences(error: BaseException) -> list[str]:
 
 
 def _sentence(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and _is_cell(error.filename or ""):
+        # IPython's name for the cell tells nobody anything.
+        source = (error.text or "").strip()[:_MAX_SOURCE]
+        return f"{_kind(error)}: {error.msg}, line {error.lineno}: {source}"
     said = guarded(lambda: str(error), lambda why: f"<its text {why}>", seconds=REPR_SECONDS)
     return f"{_kind(error)}: {said}" if said else _kind(error)
 

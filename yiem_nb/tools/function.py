@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from yiem_nb.errors import InvalidParametersError, ToolTimeoutError
@@ -13,12 +14,15 @@ from yiem_nb.events import AbortSignal
 from yiem_nb.messages import AgentToolResult
 from yiem_nb.tools.base import MAX_NAME_LENGTH, AgentTool, OnUpdate, ToolExecutionMode
 from yiem_nb.tools.binding import bind
-from yiem_nb.tools.context import Namespace, ToolContext, main_namespace
+from yiem_nb.tools.context import Namespace, OutputStore, ToolContext, main_namespace
 from yiem_nb.tools.docs import clipped_description, read_docs
+from yiem_nb.tools.policy import Predicate
 from yiem_nb.tools.results import Formatter, failure_result, to_result
 from yiem_nb.tools.running import (
+    CallLog,
     Outcome,
     Runner,
+    RunningCall,
     finish,
     finish_async,
     kind_of,
@@ -53,6 +57,8 @@ class FunctionExecute:
         namespace: Namespace,
         formatter: Formatter | None,
         timeout: float | None,
+        store: OutputStore | None = None,
+        calls: CallLog | None = None,
     ) -> None:
         self.function = function
         self.shape = shape
@@ -60,7 +66,9 @@ class FunctionExecute:
         self.namespace = namespace
         self._runner = runner
         self._formatter = formatter
-        self._timeout = timeout
+        self.timeout = timeout
+        self._store = store
+        self._calls = calls or CallLog()
 
     async def __call__(
         self,
@@ -70,17 +78,39 @@ class FunctionExecute:
         on_update: OnUpdate,
     ) -> AgentToolResult:
         """Run one call, and turn what comes out into a result."""
-        context = ToolContext(tool_call_id, signal, on_update, self.namespace())
-        call = self.bound(arguments, context)
-        running = self._runner(call, self.kind, self._describe, on_update)
+        progress = _Progress(on_update)
+        # Its own signal fires with the run's, and when the call is given up.
+        own = signal if self.timeout is None else AbortSignal()
+        context = ToolContext(tool_call_id, own, progress, self.namespace())
+        running = RunningCall(self.shape.name, tool_call_id)
+        call = self._calls.watched(running, self.bound(arguments, context))
+        work = self._runner(call, self.kind, self._describe, progress)
+        limit = asyncio.timeout(self.timeout)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await running
+            async with limit, _together(signal, own):
+                return await work
+        except asyncio.CancelledError:
+            running.given_up = signal.reason or "stopped"
+            raise
         except TimeoutError:
-            raise ToolTimeoutError(
-                f"{self.shape.name} has run for {self._timeout:g} s, longer than it may.",
-                hint="It may still be running: a thread cannot be stopped from outside.",
-            ) from None
+            if not limit.expired():
+                raise
+            running.given_up = f"it took longer than {self.timeout:g} s"
+            own.abort(running.given_up)
+            return self._overtime(running, progress.last)
+
+    def _overtime(self, running: RunningCall, so_far: str) -> AgentToolResult:
+        """Say that a call takes too long, honestly: a function cannot be stopped from outside."""
+        state = (
+            "It is still running, because a function cannot be stopped from outside; what it "
+            "returns is lost. Do not call it again with the same arguments."
+            if self._calls.is_running(running)
+            else "It was stopped."
+        )
+        error = ToolTimeoutError(
+            f"{self.shape.name} has run for {self.timeout:g} s, longer than it may. {state}"
+        )
+        return failure_result(error, so_far, store=self._store)
 
     def bound(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
         """Read the arguments, and return the call: a coroutine function if it is ``async``.
@@ -96,6 +126,18 @@ class FunctionExecute:
         finished: Any = finish if self.kind == "plain" else finish_async
         return functools.partial(finished, call, self._reporter(context), context.signal)
 
+    def dry_run(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the function would receive, by parameter, without calling it.
+
+        Raises
+        ------
+        InvalidParametersError
+            With each argument that does not fit.
+        """
+        given = bind(self.shape, arguments, ToolContext(namespace=self.namespace()))
+        named = dict(zip(self.shape.asked, given.args, strict=False))
+        return named | given.kwargs
+
     def complaint(self, arguments: dict[str, Any]) -> str | None:
         """Say what is wrong with the arguments, so that nobody is asked to allow a call that cannot be."""
         try:
@@ -109,8 +151,38 @@ class FunctionExecute:
 
     def _describe(self, outcome: Outcome) -> AgentToolResult:
         if outcome.error is not None:
-            return failure_result(outcome.error, outcome.printed)
-        return to_result(outcome.value, outcome.printed, format=self._formatter)
+            return failure_result(outcome.error, outcome.printed, store=self._store)
+        return to_result(outcome.value, outcome.printed, format=self._formatter, store=self._store)
+
+
+@asynccontextmanager
+async def _together(signal: AbortSignal, own: AbortSignal) -> AsyncIterator[None]:
+    """Fire `own` when `signal` fires, while the block lasts."""
+
+    async def follow() -> None:
+        await signal
+        own.abort(signal.reason)
+
+    following = None if own is signal else asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        if signal.aborted:
+            own.abort(signal.reason)
+        if following is not None:
+            following.cancel()
+
+
+class _Progress:
+    """Passes a call's progress on, and remembers the last of it."""
+
+    def __init__(self, on_update: OnUpdate) -> None:
+        self._on_update = on_update
+        self.last = ""
+
+    def __call__(self, partial_result: AgentToolResult) -> None:
+        self.last = partial_result.text
+        self._on_update(partial_result)
 
 
 def tool_from_function(
@@ -118,12 +190,16 @@ def tool_from_function(
     *,
     name: str | None = None,
     description: str | None = None,
-    ask: bool = False,
+    ask: bool | Predicate = False,
     sequential: bool = False,
     timeout: float | None = None,
+    read_only: bool = False,
+    untrusted: bool = False,
     runner: Runner = run_here,
     namespace: Namespace = main_namespace,
     formatter: Formatter | None = None,
+    store: OutputStore | None = None,
+    calls: CallLog | None = None,
 ) -> AgentTool:
     """Make a tool of a typed function.
 
@@ -136,17 +212,23 @@ def tool_from_function(
     description
         What it does, instead of the docstring.
     ask
-        Ask before each call.
+        Ask before each call, or before those for whose arguments a function says so.
     sequential
         Run alone, not beside other calls of the same answer.
     timeout
         Seconds after which the model is told that it takes too long; ``None`` waits for it.
+    read_only, untrusted
+        It changes nothing; it brings in what others wrote. See `AgentTool`.
     runner
         Where it runs.
     namespace
         Returns the notebook's variables, for `Var` and `ToolContext`.
     formatter
         Returns what an object looks like by MIME type, as IPython's does.
+    store
+        Keeps the whole of results that are too long for the model.
+    calls
+        Where calls are listed while they run.
 
     Raises
     ------
@@ -157,7 +239,14 @@ def tool_from_function(
     docs = read_docs(function)
     shape = shape_of(own, read_parameters(function, own), docs.of)
     execute = FunctionExecute(
-        function, shape, runner=runner, namespace=namespace, formatter=formatter, timeout=timeout
+        function,
+        shape,
+        runner=runner,
+        namespace=namespace,
+        formatter=formatter,
+        timeout=timeout,
+        store=store,
+        calls=calls,
     )
     said = description or docs.description or f"{own}{inspect.signature(function)}"
     return AgentTool(
@@ -168,6 +257,8 @@ def tool_from_function(
         execution_mode=ToolExecutionMode.SEQUENTIAL if sequential else None,
         validate_required_args=execute.complaint,
         asks=ask,
+        read_only=read_only,
+        untrusted=untrusted,
     )
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from yiem_nb.errors import InvalidParametersError
+from yiem_nb.errors import InvalidParametersError, ToolNotFoundError
 from yiem_nb.tools.base import AgentTool
-from yiem_nb.tools.context import Namespace, main_namespace
+from yiem_nb.tools.context import Namespace, OutputStore, main_namespace
 from yiem_nb.tools.function import tool_from_function, tool_name
+from yiem_nb.tools.policy import Policy, Predicate
 from yiem_nb.tools.results import Formatter
-from yiem_nb.tools.running import Runner, run_here
+from yiem_nb.tools.running import CallLog, Runner, run_here
 from yiem_nb.tools.signature import UnresolvedAnnotationError, innermost
 
 __all__ = ["ToolChange", "ToolOptions", "ToolRegistry", "registry"]
@@ -29,23 +31,35 @@ class ToolOptions:
 
     name: str | None = None
     description: str | None = None
-    ask: bool = False
+    ask: bool | Predicate = False
     sequential: bool = False
     thread: bool = False
     timeout: float | None = None
+    read_only: bool = False
+    untrusted: bool = False
+
+
+ChangeKind: TypeAlias = Literal["added", "changed", "withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
     """Something that became of a tool since one was last asked.
 
-    ``added`` and ``changed`` (its schema or description) hold from the next request on;
-    ``withdrawn`` says why, and is undone when the reason is.
+    ``added`` and ``changed`` (its schema or description) hold from the next request on, with a
+    reason where the user should hear of it; ``withdrawn`` says why, and is undone when the reason
+    is.
     """
 
-    kind: Literal["added", "changed", "withdrawn"]
+    kind: ChangeKind
     name: str
     reason: str = ""
+
+    def __str__(self) -> str:
+        """Say what the user should know of; empty where nothing is worth a word."""
+        if self.kind == "withdrawn":
+            return f"{self.name} is no longer offered to the model: {self.reason}"
+        return f"{self.name}: {self.reason}" if self.reason else ""
 
 
 # --- Where a function is -------------------------------------------------------------------
@@ -155,17 +169,33 @@ class ToolRegistry:
     ----------
     namespace
         Returns the notebook's variables.
-    runner
-        Where functions run, unless they were registered with ``thread=True``.
+    runner, thread_runner
+        Where functions run, and where those do that were registered with ``thread=True``.
     formatter
         Returns what an object looks like by MIME type, as IPython's does.
+    store
+        Keeps the whole of results that are too long for the model.
+    policy
+        The user's rules about tools.
+
+    Attributes
+    ----------
+    calls
+        The calls that are under way, and those that were given up but run on.
     """
 
     namespace: Namespace = main_namespace
     runner: Runner = run_here
+    thread_runner: Runner = run_here
+    store: OutputStore | None = None
+    policy: Policy = field(default_factory=Policy)
+    calls: CallLog = field(default_factory=CallLog)
     formatter: Formatter | None = None
     _known: dict[str, _Registered] = field(default_factory=dict)
     _changes: list[ToolChange] = field(default_factory=list)
+    #: Tools that are no functions of the notebook, and the names of those that are switched off.
+    _provided: dict[str, AgentTool] = field(default_factory=dict)
+    _off: set[str] = field(default_factory=set)
 
     def add(self, function: Callable[..., Any], **options: Any) -> AgentTool | None:
         """Register a function; when its cell is run again it replaces what it was.
@@ -196,19 +226,93 @@ class ToolRegistry:
         self._known[name] = known
         return known.tool
 
+    def provide(self, tool: AgentTool, *, on: bool = True) -> None:
+        """Add a tool that is no function of the notebook, or put it in place of the one before.
+
+        Raises
+        ------
+        InvalidParametersError
+            A function of the notebook has its name.
+        """
+        if tool.name in self._known:
+            raise _taken(tool.name, self._known[tool.name])
+        if tool.name not in self._provided and not on:
+            self._off.add(tool.name)
+        elif tool.name not in self._provided:
+            self._changes.append(ToolChange("added", tool.name))
+        self._provided[tool.name] = tool
+
     def remove(self, name: str) -> None:
         """Withdraw a tool."""
-        if self._known.pop(name, None) is not None:
+        known = self._known.pop(name, None) or self._provided.pop(name, None)
+        if known is not None and name not in self._off:
             self._changes.append(ToolChange("withdrawn", name, "it was removed"))
+        self._off.discard(name)
+
+    def switch(self, name: str, *, on: bool) -> bool:
+        """Offer a tool to the model, or do not; say whether that changes anything.
+
+        Raises
+        ------
+        ToolNotFoundError
+            There is no tool of this name.
+        """
+        if name not in self.names():
+            known = ", ".join(sorted(self.names())) or "none"
+            raise ToolNotFoundError(f"There is no tool {name}.", hint=f"There are: {known}.")
+        if on == (name not in self._off):
+            return False
+        if on:
+            self._off.discard(name)
+        else:
+            self._off.add(name)
+        return True
+
+    def names(self) -> set[str]:
+        """Return the names of all tools, those that are switched off too."""
+        return {*self._known, *self._provided}
 
     def active(self) -> dict[str, AgentTool]:
-        """Return the tools of this moment; called before each request."""
-        return dict(self._present(self.namespace()))
+        """Return the tools of this moment; called before each request and after each cell."""
+        return {name: tool for name, tool in self.all().items() if name not in self._off}
+
+    def all(self) -> dict[str, AgentTool]:
+        """Return every tool that could be called now, switched on or off."""
+        return dict(self._present(self.namespace())) | self._provided
+
+    @contextmanager
+    def distrusting(self) -> Iterator[None]:
+        """Let code of the model run: what it defines under a tool's name asks before it runs.
+
+        The decorator is the user's leave only where the user has typed it. A cell of the user's that
+        defines the function again gives the leave (reliability T22).
+        """
+        before = dict(self._marks_now())
+        try:
+            yield
+        finally:
+            for name, marks in self._marks_now():
+                if name in before and _same(before[name], marks):
+                    continue
+                known = self._known[name]
+                known.options, known.marks = replace(known.options, ask=True), ()
+                reason = "code of the model defined it; it asks before it runs"
+                kind: ChangeKind = "changed" if name in before else "added"
+                self._changes.append(ToolChange(kind, name, reason))
+
+    def _marks_now(self) -> list[tuple[str, tuple[Any, ...]]]:
+        namespace = self.namespace()
+        found = ((name, known.source.find(namespace)) for name, known in self._known.items())
+        return [(name, _marks(function)) for name, function in found if callable(function)]
 
     def changes(self) -> list[ToolChange]:
         """Return what has changed since this was last called."""
         changes, self._changes = self._changes, []
         return changes
+
+    def notices(self) -> list[str]:
+        """Return what the user should hear of, in words, each once."""
+        return [said for change in self.changes() if (said := str(change))]
 
     def _present(self, namespace: Mapping[str, Any]) -> Iterator[tuple[str, AgentTool]]:
         for name, known in tuple(self._known.items()):
@@ -233,8 +337,8 @@ class ToolRegistry:
     def _build(self, known: _Registered, name: str, function: Callable[..., Any]) -> AgentTool:
         """Return the function's tool, made again if the function, or where it runs, has changed."""
         options = known.options
-        runner = run_here if options.thread else self.runner
-        marks = (*_marks(function), runner, self.namespace, self.formatter)
+        runner = self.thread_runner if options.thread else self.runner
+        marks = (*_marks(function), runner, self.namespace, self.formatter, self.store)
         before = known.tool
         if before is not None and _same(known.marks, marks) and not known.withdrawn:
             return before
@@ -245,9 +349,13 @@ class ToolRegistry:
             ask=options.ask,
             sequential=options.sequential,
             timeout=options.timeout,
+            read_only=options.read_only,
+            untrusted=options.untrusted,
             runner=runner,
             namespace=self.namespace,
             formatter=self.formatter,
+            store=self.store,
+            calls=self.calls,
         )
         known.marks, known.withdrawn = marks, ""
         if before is not None and _said(before) != _said(tool):
@@ -258,16 +366,28 @@ class ToolRegistry:
         self, name: str, function: Callable[..., Any], namespace: Mapping[str, Any]
     ) -> None:
         """One name is one function: another may have it when the first is gone."""
+        if name in self._provided and name in self._off:
+            del self._provided[name]  # a tool that nobody uses gives way
+            self._off.discard(name)
+        elif name in self._provided:
+            raise InvalidParametersError(
+                f"There is a tool {name!r} already, and it is no function of this notebook.",
+                hint='Give this one another name with name="…".',
+            )
         known = self._known.get(name)
         if known is None or known.identity == _identity(function):
             return
         if not callable(known.source.find(namespace)):
             return
-        module, qualname = known.identity
-        raise InvalidParametersError(
-            f"There is a tool {name!r} already: {qualname} of {module}.",
-            hint='Give this one another name with name="…", or delete the other function.',
-        )
+        raise _taken(name, known)
+
+
+def _taken(name: str, known: _Registered) -> InvalidParametersError:
+    module, qualname = known.identity
+    return InvalidParametersError(
+        f"There is a tool {name!r} already: {qualname} of {module}.",
+        hint='Give this one another name with name="…", or delete the other function.',
+    )
 
 
 def _said(tool: AgentTool) -> tuple[str, Any]:

@@ -9,23 +9,23 @@ import base64
 import hashlib
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from yiem_nb.messages import AgentToolResult, ImageContent, TextContent
+from yiem_nb.tools.context import OutputStore
 from yiem_nb.tools.failures import failure_result
+from yiem_nb.tools.governor import MAX_IMAGE_BYTES, MAX_IMAGES, shortened
 from yiem_nb.tools.reprs import REPR_SECONDS, bounded_repr, guarded
 from yiem_nb.tools.text import MAX_CHARACTERS, clipped, few
 from yiem_nb.tools.trimmed import as_json, is_data
 
-__all__ = ["MAX_CHARACTERS", "Formatter", "failure_result", "to_result"]
+__all__ = ["MAX_CHARACTERS", "Formatter", "bundle_result", "failure_result", "to_result"]
 
 #: Returns an object's representations by MIME type, and their metadata: IPython's ``format``.
 Formatter: TypeAlias = Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]
 
-MAX_IMAGES = 4
-MAX_IMAGE_BYTES = 5_000_000
 #: The longer edge of an image, in pixels; providers shrink larger ones, and charge for them.
 MAX_EDGE = 1_568
 #: Of this much of a result at most, what was printed is shown before the value.
@@ -54,7 +54,13 @@ class _Described:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-def to_result(value: Any, printed: str = "", *, format: Formatter | None = None) -> AgentToolResult:
+def to_result(
+    value: Any,
+    printed: str = "",
+    *,
+    format: Formatter | None = None,
+    store: OutputStore | None = None,
+) -> AgentToolResult:
     """Describe `value`; what was printed comes first.
 
     Parameters
@@ -65,25 +71,36 @@ def to_result(value: Any, printed: str = "", *, format: Formatter | None = None)
         What it printed.
     format
         IPython's formatter; without it an object's own ``_repr_…_`` methods are asked.
+    store
+        Keeps the whole of what is too long.
     """
     if isinstance(value, AgentToolResult):
-        return _with_prints(value, printed)
+        return _with_prints(value, printed, store)
     described = _described(value, format)
-    shown = clipped(printed.rstrip(), _MAX_PRINTED)
-    text = clipped(described.text, MAX_CHARACTERS - len(shown))
-    content: list[Any] = [TextContent("\n".join(filter(None, (shown, text))) or "(no output)")]
+    shown = shortened(printed.rstrip(), _MAX_PRINTED, store)
+    text = shortened(described.text, MAX_CHARACTERS - len(shown.text), store)
+    told = "\n".join(filter(None, (shown.text, text.text)))
+    content: list[Any] = [TextContent(told or "(no output)")]
     content += described.images[:MAX_IMAGES]
     details = {"type": type(value).__name__, "summary": described.summary, **described.more}
     if printed:
         details["output"] = clipped(printed)
+    if saved := text.saved or shown.saved:
+        details["saved"] = saved
     return AgentToolResult(content, details=details)
 
 
-def _with_prints(result: AgentToolResult, printed: str) -> AgentToolResult:
+def _with_prints(
+    result: AgentToolResult, printed: str, store: OutputStore | None
+) -> AgentToolResult:
     if not printed.strip():
         return result
-    block = TextContent(clipped(printed.rstrip(), _MAX_PRINTED))
-    return result.model_copy(update={"content": (block, *result.content)})
+    shown = shortened(printed.rstrip(), _MAX_PRINTED, store)
+    changes: dict[str, Any] = {"content": (TextContent(shown.text), *result.content)}
+    if isinstance(result.details, dict | None):
+        saved = {"saved": shown.saved} if shown.saved else {}
+        changes["details"] = {"output": clipped(printed), **saved, **(result.details or {})}
+    return result.model_copy(update=changes)
 
 
 def _described(value: Any, format: Formatter | None) -> _Described:
@@ -235,7 +252,22 @@ def _own_form(value: Any, format: Formatter | None) -> _Described | None:
     """Ask the object: an image, then Markdown, then text. HTML is not for the model."""
     asked = format or _asked
     found = guarded(lambda: asked(value)[0], lambda _why: {}, seconds=REPR_SECONDS)
-    kind = type(value).__name__
+    return _of_bundle(found, type(value).__name__)
+
+
+def bundle_result(bundle: Mapping[str, Any]) -> AgentToolResult:
+    """Describe what was displayed, by its MIME bundle; HTML alone is named, not shown."""
+    described = _of_bundle(bundle, "display")
+    if described is None:
+        kinds = ", ".join(sorted(map(str, bundle))) or "nothing"
+        described = _Described(f"(a display of {clipped(kinds, 200)})", "display")
+    return AgentToolResult(
+        [TextContent(described.text or "(empty)"), *described.images],
+        details={"summary": described.summary},
+    )
+
+
+def _of_bundle(found: Mapping[str, Any], kind: str) -> _Described | None:
     for mime_type in _IMAGES:
         data = _binary(found.get(mime_type))
         if data:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from yiem_nb.events import AbortSignal
@@ -16,9 +17,11 @@ from yiem_nb.tools.signature import innermost
 from yiem_nb.tools.worker import call_in_thread
 
 __all__ = [
+    "CallLog",
     "FunctionKind",
     "Outcome",
     "Runner",
+    "RunningCall",
     "finish",
     "finish_async",
     "kind_of",
@@ -88,6 +91,68 @@ def outcome_of(call: Callable[[], Any]) -> Outcome:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit of a tool is its result
         return Outcome(error=error)
+
+
+# --- Calls under way -----------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class RunningCall:
+    """A call of a function that has begun and not returned.
+
+    Parameters
+    ----------
+    tool_name, tool_call_id
+        Which.
+    started
+        By the clock of `time.monotonic`.
+    given_up
+        Why nobody waits for it any more; empty while somebody does.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    started: float = field(default_factory=time.monotonic)
+    given_up: str = ""
+
+
+class CallLog:
+    """The calls that are under way; a thread that is given up stays listed until it returns."""
+
+    def __init__(self) -> None:
+        self._calls: dict[RunningCall, None] = {}
+
+    def watched(self, running: RunningCall, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Return `call` such that the log knows when it runs, wherever that is."""
+
+        def plain() -> Any:
+            self._calls[running] = None
+            try:
+                value = call()
+            except BaseException:
+                self._calls.pop(running, None)
+                raise
+            if inspect.isawaitable(value):
+                return self._awaited(running, value)
+            self._calls.pop(running, None)
+            return value
+
+        return plain
+
+    async def _awaited(self, running: RunningCall, value: Awaitable[Any]) -> Any:
+        try:
+            return await value
+        finally:
+            self._calls.pop(running, None)
+
+    @property
+    def left(self) -> list[RunningCall]:
+        """Those that nobody waits for, oldest first."""
+        return [call for call in tuple(self._calls) if call.given_up]
+
+    def is_running(self, running: RunningCall) -> bool:
+        """Whether a call has begun and not returned."""
+        return running in self._calls
 
 
 # --- Kinds of functions --------------------------------------------------------------------

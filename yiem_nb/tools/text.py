@@ -9,14 +9,14 @@ MAX_CHARACTERS = 20_000
 _MAX_FEW = 40
 
 
-def clipped(text: str, limit: int = MAX_CHARACTERS) -> str:
+def clipped(text: str, limit: int = MAX_CHARACTERS, where: str = "") -> str:
     """Keep the head and the tail of a text that is too long, and say how much is missing.
 
-    Lone surrogates, which no UTF-8 can carry, are replaced.
+    `where` says where the whole is. Lone surrogates, which no UTF-8 can carry, are replaced.
     """
     if len(text) > limit:
         missing = len(text) - limit
-        note = f"\n… {missing:,} characters left out …\n"
+        note = f"\n… {missing:,} characters left out{where} …\n"
         room = max(limit - len(note), 0)
         tail = room // 4
         text = f"{text[: room - tail]}{note}{text[len(text) - tail :]}"
