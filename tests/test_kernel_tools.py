@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core import async_helpers
 from IPython.core.interactiveshell import InteractiveShell
 from tests.factories import call
+from traitlets.config import Config
 from yiem_nb.errors import InvalidParametersError, ToolNotFoundError
 from yiem_nb.events import AbortSignal
 from yiem_nb.kernel.bridge import Bridge
 from yiem_nb.kernel.functions import FunctionRunner
 from yiem_nb.kernel.kernel_tools import provide_kernel_tools
-from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.toolbox import Toolbox
 from yiem_nb.kernel.user_code import UserCode
 from yiem_nb.messages import AgentToolResult, ImageContent
 from yiem_nb.tools import AgentTool, Gate, ToolRegistry
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+class PlainLoop:
+    """In place of the private loop, which patches asyncio for good; nothing is nested here."""
+
+    run = staticmethod(asyncio.run)
 
 
 class Notebook:
     """A shell with the built-in tools, as a workspace wires them."""
 
     def __init__(self) -> None:
-        self.shell = InteractiveShell.instance()
-        self.private = PrivateLoop()
+        self.shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+        self.private: Any = PlainLoop()
         self.bridge = Bridge()
         self.registry = ToolRegistry(namespace=lambda: self.shell.user_ns)
         functions = FunctionRunner(self.registry, self.private)
@@ -62,9 +68,11 @@ class Notebook:
 
     def close(self) -> None:
         self.bridge.thread.stop()
-        self.private.close()
-        self.shell.history_manager.end_session()
         InteractiveShell.clear_instance()
+        # IPython's own, made by the first cell; it would be closed by nobody.
+        if async_helpers._asyncio_event_loop is not None:
+            async_helpers._asyncio_event_loop.close()
+            async_helpers._asyncio_event_loop = None
 
 
 @pytest.fixture
