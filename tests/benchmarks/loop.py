@@ -15,7 +15,8 @@ from yiem_nb.messages import AgentToolCall, AgentToolResult, AssistantMessage
 from yiem_nb.models import Limits, Model
 from yiem_nb.tools import AgentTool
 
-FREE = Limits(messages_per_minute=None, messages_per_session=None)
+FREE = Limits(messages_per_minute=None, messages_per_session=None, turns_per_run=None)
+NUMBER = {"type": "object", "properties": {"number": {"type": "integer"}}}
 
 
 async def _work(*_: Any) -> AgentToolResult:
@@ -23,7 +24,7 @@ async def _work(*_: Any) -> AgentToolResult:
 
 
 def _agent(stream: Any) -> Agent:
-    tool = AgentTool(name="work", description="Work.", execute=_work)
+    tool = AgentTool(name="work", description="Work.", parameters=NUMBER, execute=_work)
     return Agent(AgentOptions(model=Model(id="m"), tools=[tool], limits=FREE), stream)
 
 
@@ -54,13 +55,14 @@ async def turns(count: int) -> float:
         nonlocal left
         left -= 1
         if left >= 0:
-            yield AssistantMessage(tool_calls=[AgentToolCall(f"c{left}", "work")])
+            yield AssistantMessage(tool_calls=[AgentToolCall(f"c{left}", "work", {"number": left})])
         else:
             yield AssistantMessage("done")
 
     agent = _agent(stream)
     start = time.process_time()
     await agent.prompt("go")
+    assert len(agent.state.messages) == 2 * count + 2, "a limit ended the run"
     return (time.process_time() - start) / count
 
 
