@@ -61,6 +61,9 @@ class Notes:
     async def custom(self, kind: str, data: Any) -> None:
         self.lines.append((kind, data))
 
+    async def delta(self, event: Any) -> None:
+        """What is kept of an answer on its way is tested with the session."""
+
     async def new_root(self) -> None:
         self.lines.append("root")
 

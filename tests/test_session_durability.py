@@ -10,6 +10,13 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path):
     assert report.acknowledged > 0
 
 
+def test_a_killed_agent_loses_nothing_it_told_and_no_more_than_the_last_piece_of_a_text(tmp_path):
+    report = kill.run_agents(tmp_path, 6)
+
+    assert report.lost == 0
+    assert report.acknowledged > 0
+
+
 def test_damaged_files_open_soon_and_stay_as_they_are(tmp_path):
     report = fuzz.run(tmp_path, 450)
 

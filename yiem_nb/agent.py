@@ -66,6 +66,9 @@ class Journal(Protocol):
     ) -> None:
         """Append a message; `cell_id` names a prompt's cell, `request_hash` what was answered."""
 
+    async def delta(self, event: MessageUpdateEvent) -> None:
+        """Keep, now and then, what has arrived of an answer; the answer supersedes it."""
+
     async def model(self, model: Model) -> None:
         """Append a change of the model."""
 
@@ -330,10 +333,10 @@ class Agent:
         answer = AssistantMessage()
         try:
             async for event in events:
-                if not isinstance(event, MessageUpdateEvent):
-                    await self._persist(event, cell_id)
-                    if isinstance(event, TurnEndEvent):
-                        answer = event.message
+                if self._journal is not None:
+                    await self._persist(self._journal, event, cell_id)
+                if isinstance(event, TurnEndEvent):
+                    answer = event.message
                 self._happened(event, signal)
             return answer
         finally:
@@ -379,12 +382,11 @@ class Agent:
         self._request_hash = self._hasher.hash(model, level, context)
         return context
 
-    async def _persist(self, event: AgentEvent, cell_id: str | None) -> None:
+    async def _persist(self, journal: Journal, event: AgentEvent, cell_id: str | None) -> None:
         """Write down what the event settles, before anybody hears of it."""
-        journal = self._journal
-        if journal is None:
-            return
-        if isinstance(event, MessageEndEvent):
+        if isinstance(event, MessageUpdateEvent):
+            await journal.delta(event)
+        elif isinstance(event, MessageEndEvent):
             message = event.message
             if isinstance(message, AssistantMessage):
                 self._early = _EarlyResults(message)

@@ -1,4 +1,4 @@
-"""``python -m tests.durability kill|fuzz|faults|writers [COUNT]``."""
+"""``python -m tests.durability kill|kill-agents|fuzz|faults|writers [COUNT]``."""
 
 import sys
 import tempfile
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.durability import faults, fuzz, kill, writers
 
-PROGRAMS = {"kill": (kill.run, 1000), "fuzz": (fuzz.run, 20_000)}
+PROGRAMS = {"kill": (kill.run, 1000), "kill-agents": (kill.run_agents, 1000)}
+PROGRAMS |= {"fuzz": (fuzz.run, 20_000)}
 PROGRAMS |= {"faults": (faults.run, 50), "writers": (writers.run, 2000)}
 
 

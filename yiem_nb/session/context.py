@@ -18,6 +18,7 @@ from yiem_nb.session.entries import (
     BranchSummaryEntry,
     CompactionEntry,
     ContextEditEntry,
+    CustomEntry,
     CustomMessageEntry,
     MessageEntry,
     ModelChangeEntry,
@@ -26,12 +27,13 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
     ThinkingLevelChangeEntry,
 )
+from yiem_nb.session.partial import PARTIAL, partial_answer
 from yiem_nb.session.tree import TRANSPARENT, SessionTree
 
 __all__ = ["SessionContext", "build_context", "message_of", "settings_of"]
 
 #: Of several compactions only the last one is told.
-_NOT_SEEN = TRANSPARENT | {"compaction"}
+_NOT_SEEN = TRANSPARENT - {"custom"} | {"compaction"}
 _Entry = TypeVar("_Entry", bound=SessionEntry)
 
 _COMPACTED = (
@@ -64,7 +66,12 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
     path = tree.path(leaf)
     edits = _edits(tree, path)
     messages: list[AgentMessage] = []
+    #: What follows the last message: maybe the beginning of an answer that never came.
+    customs: list[str] = []
     for entry_id in _seen(tree, path):
+        if tree.type(entry_id) == "custom":
+            customs.append(entry_id)
+            continue
         edit = edits.get(entry_id)
         replacement = edit.replacement if edit else None
         if edit is not None and replacement is None:
@@ -73,10 +80,25 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
         message = message_of(entry)
         if message is None:
             continue
+        if message.role != "assistant":
+            messages += _cut_off(tree, customs)
+        customs.clear()
         if replacement is not None and isinstance(entry, MessageEntry | CustomMessageEntry):
             message = message.model_copy(update={"content": replacement.content})
         messages.append(message)
+    messages += _cut_off(tree, customs)
     return replace(settings_of(tree, path), messages=tuple(messages))
+
+
+def _cut_off(tree: SessionTree, customs: list[str]) -> list[AgentMessage]:
+    """Give the answer that was cut off by the end of its kernel, if these entries hold one."""
+    entries = (tree.entry(entry_id) for entry_id in customs)
+    kept = [e for e in entries if isinstance(e, CustomEntry) and e.custom_type == PARTIAL]
+    answer = partial_answer(kept)
+    if answer is None:
+        return []
+    timestamp = _milliseconds(kept[-1].timestamp)
+    return [answer.model_copy(update={"timestamp": timestamp})]
 
 
 def settings_of(tree: SessionTree, path: list[str]) -> SessionContext:

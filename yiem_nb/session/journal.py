@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from yiem_nb.events import MessageUpdateEvent
 from yiem_nb.messages import AgentMessage
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.session.entries import (
@@ -17,6 +18,7 @@ from yiem_nb.session.entries import (
     SessionTreeEntry,
     ThinkingLevelChangeEntry,
 )
+from yiem_nb.session.partial import PartialAnswer
 from yiem_nb.session.session import Session
 from yiem_nb.session.storage import JsonlSessionStorage
 
@@ -35,15 +37,23 @@ class SessionJournal:
     def __init__(self, storage: JsonlSessionStorage) -> None:
         self.storage = storage
         self.session = Session(storage)
+        self._partial = PartialAnswer()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="yiem-writer")
 
     async def message(
         self, message: AgentMessage, *, cell_id: str | None = None, request_hash: str | None = None
     ) -> None:
         """Append a message; `cell_id` names a prompt's cell, `request_hash` what was answered."""
+        self._partial.clear()
         await self._append(
             MessageEntry(message=message, cell_id=cell_id, request_hash=request_hash)
         )
+
+    async def delta(self, event: MessageUpdateEvent) -> None:
+        """Keep, now and then, what has arrived of an answer; the answer supersedes it."""
+        entry = self._partial.feed(event)
+        if entry is not None:
+            await self._append(entry)
 
     async def model(self, model: Model) -> None:
         """Append a change of the model."""

@@ -40,6 +40,7 @@ from yiem_nb.session.entries import (
     ThinkingLevelChangeEntry,
     new_entry_id,
 )
+from yiem_nb.session.partial import PARTIAL
 from yiem_nb.session.tree import SessionTree
 
 __all__ = ["RESET", "How", "Places", "Plan", "plan_place", "plan_reset", "stale_cells"]
@@ -138,8 +139,8 @@ class Places:
             entry = self.tree.entry(entry_id)
             if isinstance(entry, MessageEntry):
                 self._take_message(position, entry)
-            elif isinstance(entry, CustomEntry) and entry.custom_type == RESET:
-                self._eras[position] = position
+            elif isinstance(entry, CustomEntry):
+                self._take_mark(position, entry.custom_type)
         self._segments.setdefault(self._owners[position], []).append(position)
 
     def _take_message(self, position: int, entry: MessageEntry) -> None:
@@ -151,6 +152,12 @@ class Places:
         elif isinstance(message, AssistantMessage) and (
             message.content or message.stop_reason is not StopReason.ERROR
         ):
+            self._answered[position] = True
+
+    def _take_mark(self, position: int, kind: str) -> None:
+        if kind == RESET:
+            self._eras[position] = position
+        elif kind == PARTIAL:
             self._answered[position] = True
 
     def _take_version(self, position: int, entry: MessageEntry, cell: str) -> None:
