@@ -1,6 +1,7 @@
 """Large images and outputs lie beside the session, and it reads well without them."""
 
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ from yiem_nb.session import (
     SessionOptions,
 )
 from yiem_nb.session.blobs import INLINE_LIMIT, Blob, BlobStore
+from yiem_nb.session.files import OsFiles
 from yiem_nb.tools.context import OutputStore
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
@@ -282,3 +284,46 @@ def test_more_than_may_wait_is_not_promised(tmp_path, monkeypatch):
 
     assert store.save_output("1234567") is not None
     assert store.save_output("12345678") is None
+
+
+def test_no_key_is_kept_with_an_output(tmp_path):
+    key = "sk-" + "a1B2" * 8
+
+    saved = new(tmp_path).blobs.save_output(f"the key is {key}.")
+
+    assert (tmp_path / saved.path).read_text() == "the key is [redacted]."
+
+
+def test_what_nobody_could_read_back_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("yiem_nb.session.blobs.MAX_BLOB_BYTES", 10)
+
+    assert new(tmp_path).blobs.save_output("more than ten") is None
+
+
+class FullDisk(OsFiles):
+    """A disk that can be read and takes nothing."""
+
+    full = False
+
+    def write(self, fd, data):
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(fd, data)
+
+
+def test_a_fork_on_a_full_disk_keeps_its_images_in_memory_until_there_is_room(tmp_path):
+    disk = FullDisk()
+    session = Session(new(tmp_path, files=disk))
+    entry = said(session.storage, picture())
+    (tmp_path / "far").mkdir()
+    disk.full = True
+
+    fork = session.fork(tmp_path / "far" / "f.yiem.jsonl")
+
+    assert fork.storage.problem == "not saved: the disk is full (1 entry pending)"
+    assert fork.storage.get_path() == [entry]
+    disk.full = False
+    last = said(fork.storage)
+    assert fork.storage.problem is None
+    assert fork.storage.get_path() == [entry, last]
+    assert [path.parent.name for path in blobs_of(tmp_path / "far")] == ["f.yiem.files"]

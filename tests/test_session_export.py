@@ -30,6 +30,7 @@ from yiem_nb.session import (
     MessageEntry,
     Session,
     SessionOptions,
+    SessionTree,
     UnknownEntry,
 )
 from yiem_nb.session.export import export
@@ -258,6 +259,27 @@ def test_an_empty_session_and_one_without_words(tmp_path, format):
     assert "Nothing was said." in session.export(format=format, branches="all")
     say(session, UserMessage([]), AssistantMessage([AgentToolCall("1", "f", {"a": _deep(400)})]))
     assert "f(" in session.export(format=format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_calls_that_are_cut_off_or_nested_beyond_measure_are_shown(format):
+    cut = AgentToolCall("1", "f", raw_arguments='{"a": "half', incomplete=True)
+    deep = AgentToolCall("2", "g", {"a": _deep(3_000)})
+    from_other = [{"type": "text", "text": "of another program"}, {"type": "image"}]
+    entry = {"type": "message", "message": {"role": "custom", "content": from_other}}
+    message = AssistantMessage([cut, deep, TextContent("words")])
+    tree = SessionTree.of(
+        [
+            MessageEntry(id="a", message=message),
+            MessageEntry.model_validate(entry | {"id": "b", "parentId": "a"}),
+        ]
+    )
+
+    text = export(tree, "b", format=format)
+
+    assert "(cut off)" in text
+    assert "nested too deep to be shown" in text
+    assert text.count("■") == 2
 
 
 def _deep(levels):

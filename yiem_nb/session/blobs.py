@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yiem_nb.errors import redact
 from yiem_nb.messages import ImageContent, MessageContent, TextContent
 from yiem_nb.session.entries import (
     ContextEditEntry,
@@ -208,7 +209,7 @@ class BlobStore:
     # --- Single files ------------------------------------------------------------------
 
     def save_output(self, output: str | bytes, name: str = "") -> SavedOutput | None:
-        """Keep a whole output (`tools.context.OutputStore`).
+        """Keep a whole output, but for keys (`tools.context.OutputStore`).
 
         Returns
         -------
@@ -217,7 +218,7 @@ class BlobStore:
             as may.
         """
         is_text = isinstance(output, str)
-        data = output.encode("utf-8", "replace") if isinstance(output, str) else output
+        data = redact(output).encode("utf-8", "replace") if isinstance(output, str) else output
         ending = Path(name).suffix[1:].lower()
         usual = "text/plain" if is_text else "application/octet-stream"
         blob = Blob.made_of(data, _TYPES.get(ending, usual))
