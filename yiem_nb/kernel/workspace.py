@@ -7,24 +7,17 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from yiem_nb.errors import CommandError, ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal
-from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel import compat
 from yiem_nb.kernel.bridge import Bridge
 from yiem_nb.kernel.conversation import Conversation
 from yiem_nb.kernel.functions import FunctionRunner
 from yiem_nb.kernel.kernel_tools import provide_kernel_tools
-from yiem_nb.kernel.notebook import (
-    MODEL_VARIABLE,
-    SUFFIX,
-    find_notebook,
-    session_path,
-    stray_session_path,
-)
+from yiem_nb.kernel.notebook import MODEL_VARIABLE, find_notebook
+from yiem_nb.kernel.opening import open_session
 from yiem_nb.kernel.page import RunningCell
 from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.toolbox import Toolbox
@@ -34,13 +27,11 @@ from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
-from yiem_nb.session import How, JsonlSessionStorage, Session, SessionOptions
+from yiem_nb.session import How, Session
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.tools import ToolRegistry
 
 __all__ = ["Workspace"]
-
-_MAX_FORKS = 100
 
 
 class Workspace:
@@ -197,7 +188,7 @@ class Workspace:
         """Open the notebook's session, once; a process that belongs to no notebook gets its own."""
         if self._conversation is None:
             notebook = find_notebook(self.shell.user_ns)
-            storage, notices = _open_session(notebook)
+            storage, notices = open_session(notebook)
             self._conversation = Conversation(
                 self.stream, self.registry, storage, notebook, notices
             )
@@ -287,35 +278,3 @@ def _checked(answer: AssistantMessage) -> AssistantMessage:
         return answer
     code = ErrorCode.__members__.get(answer.error_code or "", ErrorCode.PROVIDER_UNAVAILABLE)
     raise ProviderError(answer.error_message or "The request failed.", code=code)
-
-
-def _open_session(notebook: Path | None) -> tuple[JsonlSessionStorage, list[str]]:
-    """Open or begin the session beside `notebook`; one that may not be written is left alone."""
-    if notebook is None:
-        path = stray_session_path()
-        with suppress(OSError):  # creating the file says why it cannot be saved
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        storage = _create(path, None)
-        return storage, [f"This kernel belongs to no notebook; the session is {path}"]
-    first = session_path(notebook)
-    notices: list[str] = []
-    for number in range(1, _MAX_FORKS):
-        path = first if number == 1 else first.with_name(f"{notebook.stem}.{number}{SUFFIX}")
-        if not os.path.lexists(path):
-            return _create(path, notebook), notices
-        storage = JsonlSessionStorage.open(path)
-        if storage.read_only is None:
-            return storage, [*notices, *storage.notices]
-        notices.append(f"{path.name} is left as it is: {storage.read_only}.")
-        storage.close()
-    raise CommandError(
-        f"There are {_MAX_FORKS} sessions beside {notebook.name} that cannot be written.",
-        hint="Move some of them away.",
-    )
-
-
-def _create(path: Path, notebook: Path | None) -> JsonlSessionStorage:
-    metadata: dict[str, Any] = {"program": "yiem_nb", "promptVersion": SYSTEM_PROMPT_VERSION}
-    if notebook is not None:
-        metadata["notebook"] = notebook.name
-    return JsonlSessionStorage.create(SessionOptions(path=str(path), metadata=metadata))
