@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -103,12 +104,13 @@ class Batch:
         self._asked = {call.id: call for call in self.calls}
         self._repeats = repeats or Repeats()
         self._governor = Governor(config.store)
+        self._governing = asyncio.Lock()
         self.cut = answer.stop_reason is StopReason.LENGTH
         self.context = context
         self.config = config
         self.signal = signal
         self.messages: list[ToolResultMessage] = []
-        self._events: asyncio.Queue[AgentEvent | _Broken] = asyncio.Queue()
+        self._events: asyncio.Queue[AgentEvent | _Updates | _Broken] = asyncio.Queue()
         self._results: dict[str, ToolResultMessage] = {}
         self._slots = asyncio.Semaphore(config.tool_calls_per_turn or max(len(self.calls), 1))
 
@@ -117,24 +119,29 @@ class Batch:
         self._repeats.next_answer()
         if self.config.gate is not None:
             self.config.gate.offered((self.context.tools or {}).values())
-        if self._sequential():
-            for call in self.calls:
-                async for event in self._run_together([call]):
-                    yield event
-                for event in self._message_events([call]):
-                    yield event
-            return
-        async for event in self._run_together(self.calls):
-            yield event
-        for event in self._message_events(self.calls):
-            yield event
+        for calls in self._groups():
+            async for event in self._run_together(calls):
+                yield event
+            for event in self._message_events(calls):
+                yield event
 
-    def _sequential(self) -> bool:
+    def _groups(self) -> list[list[AgentToolCall]]:
+        """Part the calls into those that run together; one that is sequential runs alone.
+
+        It is a barrier: what was called before it ends first, what comes after waits.
+        """
         tools = self.context.tools or {}
-        called = (tools[call.name] for call in self.calls if call.name in tools)
-        return self.config.tool_execution is ToolExecutionMode.SEQUENTIAL or any(
-            tool.execution_mode is ToolExecutionMode.SEQUENTIAL for tool in called
-        )
+        groups: list[list[AgentToolCall]] = []
+        open_group = False
+        for call in self.calls:
+            mode = tools[call.name].execution_mode if call.name in tools else None
+            alone = ToolExecutionMode.SEQUENTIAL in (mode, self.config.tool_execution)
+            if open_group and not alone:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+            open_group = not alone
+        return groups
 
     async def _run_together(self, calls: Sequence[AgentToolCall]) -> AsyncIterator[AgentEvent]:
         ready: list[PreparedToolCall] = []
@@ -172,6 +179,9 @@ class Batch:
             event = await self._next_event(deadline)
             if isinstance(event, _Broken):
                 raise event.error
+            if isinstance(event, _Updates):
+                yield event.take()
+                continue
             if event is None and deadline is not None:
                 break
             if isinstance(event, ToolExecutionEndEvent):
@@ -182,7 +192,7 @@ class Batch:
             if step.call.id in unfinished:
                 yield await self._finish(step.call, aborted_result())
 
-    async def _next_event(self, deadline: float | None) -> AgentEvent | _Broken | None:
+    async def _next_event(self, deadline: float | None) -> AgentEvent | _Updates | _Broken | None:
         """Wait for the next event; ``None`` when the signal fires, or the deadline passes, before it."""
         try:
             if deadline is None:
@@ -262,9 +272,10 @@ class Batch:
 
     async def _governed(self, result: AgentToolResult) -> AgentToolResult:
         """Hold a result to the limits of its turn; what writes a file does so in a thread."""
-        if not self._governor.fits(result):
-            result = await call_in_thread(self._governor.fit, result)
-        return self._governor.take(result)
+        async with self._governing:  # one after the other: they share what room there is
+            if not self._governor.fits(result):
+                result = await call_in_thread(self._governor.fit, result)
+            return self._governor.take(result)
 
     async def _finish(self, call: AgentToolCall, result: AgentToolResult) -> ToolExecutionEndEvent:
         message = ToolResultMessage.model_validate(
@@ -294,28 +305,44 @@ class Batch:
 
 
 class _Updates:
-    """A call's progress on its way to the run: from any thread, and not after the call is over."""
+    """A call's progress on its way to the run: from any thread, and not after the call is over.
 
-    def __init__(self, call: AgentToolCall, events: asyncio.Queue[AgentEvent | _Broken]) -> None:
+    One that comes before the one before it was heard takes its place, so that a tool that talks faster
+    than anybody listens fills no memory.
+    """
+
+    def __init__(self, call: AgentToolCall, events: asyncio.Queue[Any]) -> None:
         self._call = call
         self._events = events
         self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._latest: AgentToolResult | None = None
         self._open = True
 
     def send(self, partial: AgentToolResult) -> None:
-        event = ToolExecutionUpdateEvent(self._call.id, self._call.name, _brief(partial))
+        with self._lock:
+            is_waiting, self._latest = self._latest is not None, partial
+        if is_waiting:
+            return
         try:
             on_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             on_loop = False
         if on_loop:
-            self._put(event)
+            self._put()
         else:
-            self._loop.call_soon_threadsafe(self._put, event)
+            self._loop.call_soon_threadsafe(self._put)
 
-    def _put(self, event: AgentEvent) -> None:
+    def take(self) -> AgentEvent:
+        """Return the newest progress."""
+        with self._lock:
+            partial, self._latest = self._latest, None
+        assert partial is not None
+        return ToolExecutionUpdateEvent(self._call.id, self._call.name, _brief(partial))
+
+    def _put(self) -> None:
         if self._open:
-            self._events.put_nowait(event)
+            self._events.put_nowait(self)
 
     def close(self) -> None:
         self._open = False
