@@ -145,6 +145,20 @@ def test_list_gives_the_newest_first_and_knows_sessions_by_their_first_line(tmp_
     assert "it is empty" in found["empty.yiem.jsonl"]
 
 
+def test_list_goes_on_over_a_damaged_file_and_one_of_another_folder(tmp_path, capsys):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "torn.yiem.jsonl").write_bytes(HEADER + b'{"type":')
+    os.chdir(tmp_path / "here")
+    other = new(tmp_path / "other.yiem.jsonl")
+    other.storage.append_entry(MessageEntry(message=AssistantMessage("no prompt yet")))
+
+    assert main(["sessions", "list"]) == 0
+    (row,) = lines_of(capsys)[1:]
+    assert row.endswith("see yiem sessions check")
+    assert main(["sessions", "list", str(tmp_path)]) == 0
+    assert str(other.storage.path) in capsys.readouterr().out
+
+
 def test_list_of_a_folder_without_sessions_says_so(tmp_path, capsys):
     assert main(["sessions", "list", str(tmp_path)]) == 0
     assert lines_of(capsys) == [f"There are no sessions in {tmp_path}."]

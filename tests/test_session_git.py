@@ -9,9 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from yiem_nb.kernel.opening import open_session
 from yiem_nb.messages import AssistantMessage, ImageContent, UserMessage
 from yiem_nb.models import Limits
 from yiem_nb.session import JsonlSessionStorage, MessageEntry, Session, SessionOptions
+from yiem_nb.session.git import git_notice
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
 README = Path(__file__).parent.parent / "README.md"
@@ -170,3 +172,61 @@ def test_a_line_that_came_both_ways_counts_once(tmp_path):
     assert sorted(texts) == sorted(
         f"{on}{word}" for word in ("together", "picked", "theirs", "mine") for on in ("", "on ")
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "rule", "decided"),
+    [
+        (".gitignore", "*.yiem.*", True),
+        (".gitignore", "# a comment\n\n*.jsonl", True),
+        (".gitignore", "/notes/s.yiem.jsonl", True),
+        (".gitignore", "notes/", True),
+        (".gitignore", "*", True),
+        ("notes/.gitignore", "s.*", True),
+        (".git/info/exclude", "*.yiem.jsonl", True),
+        (".gitattributes", "*.yiem.jsonl merge=union -text", True),
+        (".gitattributes", "* text=auto", False),
+        (".gitignore", "*.csv", False),
+        (".gitignore", "!*.yiem.jsonl", False),
+    ],
+)
+def test_a_new_session_in_a_repository_is_told_of_unless_that_is_decided(
+    tmp_path, file, rule, decided
+):
+    repository = Repository(tmp_path)
+    (tmp_path / ".gitattributes").unlink()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / file).write_text(f"{rule}\n")
+    session = tmp_path / "notes" / "s.yiem.jsonl"
+    session.write_text("")
+
+    notice = git_notice(session)
+
+    assert (notice is None) == decided
+    if file != ".gitattributes":
+        # git itself agrees on what is ignored.
+        repository.git("add", "-A")
+        listed = subprocess.run(
+            ["git", "ls-files", "notes/s.yiem.jsonl"], cwd=tmp_path, capture_output=True
+        ).stdout
+        assert (listed == b"") == decided
+
+
+def test_the_sentence_holds_the_command_that_ends_it(tmp_path, monkeypatch):
+    Repository(tmp_path)
+    (tmp_path / ".gitattributes").unlink()
+    monkeypatch.chdir(tmp_path)
+
+    storage, (notice,) = open_session(tmp_path / "n.ipynb")
+    storage.close()
+
+    assert notice.startswith("n.yiem.jsonl lies in a git repository and holds all that is said")
+    storage.path.unlink()
+    subprocess.run(notice.partition(": ")[2], shell=True, check=True)
+    storage, notices = open_session(tmp_path / "n.ipynb")
+    storage.close()
+    assert notices == []
+
+
+def test_outside_of_a_repository_nothing_is_said(tmp_path):
+    assert git_notice(tmp_path / "s.yiem.jsonl") is None

@@ -23,6 +23,7 @@ from yiem_nb.session import (
     check_session,
     parse_line,
 )
+from yiem_nb.session.files import OsFiles
 from yiem_nb.session.lock import lock_folder
 from yiem_nb.session.purge import TOMBSTONE, carry_out, plan_purge
 from yiem_nb.session.traces import matcher
@@ -394,6 +395,32 @@ def test_of_an_entry_too_the_command_says_where_else_its_words_are(tmp_path, cap
     assert main(["sessions", "purge", str(session.storage.path), "--entry", named, "--yes"]) == 0
 
     assert "! it is still in s.ipynb: cell 1 (output)\n" in capsys.readouterr().out
+
+
+def test_the_command_names_places_outside_of_entries_and_files_that_stay(
+    tmp_path, monkeypatch, capsys
+):
+    session = new(tmp_path / "f", metadata={"of": NAME})
+    session.storage.blobs.save_output(f"of {NAME}")
+    session.storage.close()
+    with session.storage.path.open("ab") as file:
+        file.write(f"{{damaged {NAME}\n".encode())
+    command = ["sessions", "purge", str(session.storage.path), "--matching", NAME, "--yes"]
+
+    def refuse(self, path):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsFiles, "remove", refuse)
+        assert main(command) == 1
+    out, err = capsys.readouterr()
+    (path,) = (tmp_path / "f" / "s.yiem.files").iterdir()
+    assert "2 places outside of entries: damaged lines, the header\n" in out
+    assert f"s.yiem.files/{path.name}\n" in out
+    assert f"The session is purged, but {path} cannot be removed. → Purge it again." in err
+
+    assert main(command) == 0
+    assert list(path.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(

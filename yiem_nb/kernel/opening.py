@@ -11,6 +11,7 @@ from yiem_nb.errors import CommandError
 from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel.notebook import SUFFIX, session_path, stray_session_path
 from yiem_nb.session import JsonlSessionStorage, SessionOptions
+from yiem_nb.session.git import git_notice
 
 __all__ = ["open_session"]
 
@@ -30,7 +31,7 @@ def open_session(notebook: Path | None) -> tuple[JsonlSessionStorage, list[str]]
     for number in range(1, _MAX_FORKS):
         path = first if number == 1 else first.with_name(f"{notebook.stem}.{number}{SUFFIX}")
         if not os.path.lexists(path):
-            return _create(path, notebook), notices
+            return _create(path, notebook), [*notices, *filter(None, [git_notice(path)])]
         storage = JsonlSessionStorage.open(path)
         if storage.read_only is None:
             return storage, [*notices, *storage.notices]
