@@ -56,6 +56,7 @@ async def stream(*_):
     for piece in range(number % 4):
         yield MessageUpdateEvent(0, "text", "x" * 16384)
         os.write(1, f"piece {run}.{number} {piece + 1}\n".encode())
+        await asyncio.sleep(0.003)
     call = AgentToolCall(f"{run}.{number}", "work", {"number": number})
     yield AssistantMessage("x" * 16384 * (number % 4), tool_calls=[call])
 async def told(event, signal):
