@@ -11,10 +11,8 @@ from yiem_nb.errors import CommandError, ErrorCode
 from yiem_nb.magics.grammar import (
     CellOptions,
     HelpCommand,
-    LabelCommand,
     LeaveCommand,
     ModelCommand,
-    NameCommand,
     Question,
     ResetCommand,
     RunningToolsCommand,
@@ -49,8 +47,12 @@ from yiem_nb.magics.grammar import (
         ("tools test f", TrialCommand("f", "{}")),
         ("tools threads", RunningToolsCommand()),
         ("session", SessionCommand()),
-        ("session name The wine study", NameCommand("The wine study")),
-        ("session  label\tbaseline", LabelCommand("baseline")),
+        ("session name The wine study", SessionCommand("name", "The wine study")),
+        ("session  label\tbaseline", SessionCommand("label", "baseline")),
+        ("session tree", SessionCommand("tree")),
+        ("session hide", SessionCommand("hide", "")),
+        ("session export out.md", SessionCommand("export", "out.md")),
+        ("session compare a b", SessionCommand("compare", "a b")),
         ("stop", StopCommand()),
         ("/reset", ResetCommand()),
     ],
@@ -88,7 +90,13 @@ def test_anything_else_is_a_question_as_it_stands(line: str) -> None:
         ("/xyzzy", "There is no command /xyzzy. → %yiem help lists the commands."),
         ("/", "There is no command /. → %yiem help lists the commands."),
         ("/stop now", "/stop does not take 'now'. → Write %yiem /stop"),
-        ("/session x", "/session does not take 'x'. → Write %yiem /session [name|label TEXT]"),
+        (
+            "/session x",
+            (
+                "/session does not take 'x'. → Write %yiem /session [tree | name TEXT | label TEXT"
+                " | goto WHERE | hide [WHERE] | unhide [WHERE] | compare A B | fork [FILE] | export [FILE]]"
+            ),
+        ),
         ("/model a b", "/model does not take 'a b'. → Write %yiem /model [NAME]"),
     ],
 )

@@ -180,15 +180,3 @@ def test_a_host_without_cell_ids_starts_a_root_per_kernel_unless_asked_to_contin
         ["first", "second", "first"],
         ["first", "second", "first", "second"],
     ]
-
-
-def test_a_session_is_named_and_its_points_are_labelled(tmp_path: Path) -> None:
-    with notebook(tmp_path, text("one")) as (kernel, _):
-        assert "Nothing has been said yet" in kernel.run("%yiem session label baseline").error
-        kernel.run("%%yiem\nfirst", cell_id="A")
-        assert "labelled: baseline" in kernel.run("%yiem session label baseline").stream
-        assert "session: The wine study" in kernel.run("%yiem session name The wine study").stream
-    session = Session(JsonlSessionStorage.open(tmp_path / "n.yiem.jsonl"))
-    assert list(session.tree.labels().values()) == ["baseline"]
-    assert session.tree.name == "The wine study"
-    assert [message.role for message in session.context().messages] == ["user", "assistant"]

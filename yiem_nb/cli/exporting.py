@@ -54,11 +54,9 @@ def _leaf(session: Reading, branch: str | None) -> str | None:
     """Find the end of the branch that was asked for, by its entry or its label."""
     if branch is None or branch == ALL:
         return session.tree.leaf
-    if branch in session.tree:
-        return branch
-    for entry_id, label in session.tree.labels().items():
-        if label == branch and entry_id in session.tree:
-            return entry_id
+    found = session.tree.find(branch)
+    if found is not None:
+        return found
     raise SessionError(
         f"There is no entry and no label {branch!r} in {session.path.name}.",
         hint=f"yiem sessions show {session.path.name}",

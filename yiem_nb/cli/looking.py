@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from yiem_nb.cli.terminal import say, show_table, steps, words
+from yiem_nb.cli.terminal import say, show_table, steps
 from yiem_nb.errors import SessionNotFoundError, YiemError
 from yiem_nb.kernel.notebook import SUFFIX, stray_session_path
-from yiem_nb.messages import AssistantMessage, ToolResultMessage, UserMessage, text_of
+from yiem_nb.messages import UserMessage
+from yiem_nb.render.text import one_line
 from yiem_nb.render.view import money
 from yiem_nb.session.blobs import size_words
 from yiem_nb.session.check import check_session as checked
+from yiem_nb.session.drawing import tree_rows
 from yiem_nb.session.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    CustomMessageEntry,
     MessageEntry,
-    OtherMessage,
 )
 from yiem_nb.session.outline import outline
 from yiem_nb.session.reading import Reading, reading
@@ -83,7 +80,7 @@ def _changed(path: Path) -> float:
 
 
 def _summary(path: Path) -> tuple[str, ...]:
-    name = words(_from_here(path), 80)
+    name = one_line(_from_here(path), 80)
     changed = datetime.fromtimestamp(_changed(path)).astimezone().strftime("%Y-%m-%d %H:%M")
     try:
         with reading(path) as session:
@@ -92,10 +89,10 @@ def _summary(path: Path) -> tuple[str, ...]:
             about = session.tree.name or _first_prompt(session.tree)
             note = "see yiem sessions check" if session.notices else ""
             size = size_words(session.size)
-            return name, words(about, 50), str(stats.message_count), cost, size, changed, note
+            return name, one_line(about, 50), str(stats.message_count), cost, size, changed, note
     except YiemError as error:
         # The path stands in the first column already.
-        why = words(error.message.rpartition(": ")[2])
+        why = one_line(error.message.rpartition(": ")[2])
         return name, "", "", "", "", changed, why
 
 
@@ -121,57 +118,11 @@ def show_session(arguments: argparse.Namespace) -> int:
     """Draw a session's tree."""
     with reading(arguments.file) as session:
         name = session.tree.name
-        say(f"{_from_here(session.path)}" + (f" · {words(name)}" if name else ""))
+        say(f"{_from_here(session.path)}" + (f" · {one_line(name)}" if name else ""))
         for notice in session.notices:
             say(f"! {notice}")
-        show_table(("", "", "entry"), _tree_rows(session.tree))
+        show_table(("", "", "entry"), tree_rows(session.tree, session.tree.leaf))
     return 0
-
-
-def _tree_rows(tree: SessionTree) -> Iterator[tuple[str, str, str]]:
-    """Draw the tree: chains stay flat, forks indent, the current path is filled and first."""
-    labels = tree.labels()
-    stretches = outline(tree, tree.leaf)
-    # What stands before the first row of a stretch, and before all further ones.
-    lead: dict[str, tuple[str, str]] = {}
-    for stretch in stretches:
-        first, further = lead.pop(stretch.first, ("", ""))
-        rows = [entry_id for entry_id in stretch.ids if _is_row(tree, entry_id)]
-        rows = rows or [stretch.first]
-        for number, entry_id in enumerate(rows):
-            guide = first if number == 0 else further
-            mark = "●" if stretch.current else "○"
-            label = f"★ {words(labels[entry_id], 40)}" if entry_id in labels else ""
-            here = stretch.current and not stretch.forks and entry_id == rows[-1]
-            notes = "   ".join(filter(None, (label, "← you are here" if here else "")))
-            yield f"{guide}{mark} {words(_row_text(tree, entry_id), 70)}", notes, entry_id
-        for fork in stretch.forks:
-            last = fork == stretch.forks[-1]
-            lead[fork] = (further + ("└─" if last else "├─"), further + ("  " if last else "│ "))
-
-
-def _is_row(tree: SessionTree, entry_id: str) -> bool:
-    """Whether an entry opens an exchange, or stands for many."""
-    entry = tree.entry(entry_id)
-    if isinstance(entry, MessageEntry):
-        return isinstance(entry.message, UserMessage)
-    return tree.type(entry_id) in {"compaction", "branch_summary", "custom_message"}
-
-
-def _row_text(tree: SessionTree, entry_id: str) -> str:
-    match tree.entry(entry_id):
-        case CompactionEntry(summary=summary) | BranchSummaryEntry(summary=summary):
-            return f"summary: {summary}"
-        case CustomMessageEntry(custom_type=kind, content=content):
-            return f"{kind or 'note'}: {text_of(content)}"
-        case MessageEntry(message=UserMessage() as message):
-            return message.text or "(no words)"
-        case MessageEntry(message=OtherMessage(role=role)):
-            return role
-        case MessageEntry(message=AssistantMessage() | ToolResultMessage() as message):
-            return f"{message.role}: {message.text}"
-        case entry:
-            return entry.type
 
 
 # --- check and stats -----------------------------------------------------------------------

@@ -6,23 +6,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from yiem_nb.render.text import cleaned, visible
-
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ask", "say", "show_table", "steps", "words"]
+__all__ = ["ask", "say", "show_table", "steps"]
 
 T = TypeVar("T")
 
 #: Without a terminal nothing is cut or wrapped: a program may be reading.
 _ENDLESS = 100_000
-
-
-def words(text: str, limit: int = 60) -> str:
-    """Put the beginning of a text on one line, without what a terminal would obey."""
-    flat = visible(" ".join(cleaned(text[: 20 * limit]).split()))
-    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"
 
 
 def say(line: str, *, style: str = "") -> None:

@@ -56,6 +56,7 @@ class Conversation:
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.
         self._execution = ""
+        self._stays = False
         self._begun = os.environ.get(CONTINUE_VARIABLE) == "1"
         context = build_context(storage.tree, storage.get_leaf_id())
         self._recorded_model = context.model
@@ -106,7 +107,15 @@ class Conversation:
         self._begun, self._execution = True, cell.execution
         await self.journal.run(partial(self._place, cell.id, how))
 
+    def go_on_here(self) -> None:
+        """Let the next prompt follow where the conversation is now, wherever its cell stands."""
+        self.take_context()
+        self._stays = True
+
     def _how(self, cell: RunningCell, how: How) -> How:
+        stays, self._stays = self._stays, False
+        if stays and how == "place":
+            return "append"
         if how != "place":
             return how
         if cell.execution and cell.execution == self._execution:
@@ -125,11 +134,11 @@ class Conversation:
             self._notices.append(UNKNOWN_PLACE)
         if plan.parent != session.leaf or plan.entries:
             session.apply(plan)
-            self._take_context()
+            self.take_context()
         if plan.notice:
             self._notices.append(_notice(plan, order))
 
-    def _take_context(self) -> None:
+    def take_context(self) -> None:
         """Make the branch that the leaf is on the agent's conversation."""
         context = build_context(self.storage.tree, self.storage.get_leaf_id())
         self.agent.set_messages(context.messages)

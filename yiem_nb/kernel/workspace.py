@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-from yiem_nb.errors import CommandError, ErrorCode, ProviderError
+from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.events import AbortSignal
 from yiem_nb.kernel import compat
 from yiem_nb.kernel.bridge import Bridge
 from yiem_nb.kernel.conversation import Conversation
+from yiem_nb.kernel.desk import SessionDesk
 from yiem_nb.kernel.functions import FunctionRunner
 from yiem_nb.kernel.kernel_tools import provide_kernel_tools
 from yiem_nb.kernel.notebook import MODEL_VARIABLE, find_notebook
@@ -27,7 +28,7 @@ from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
-from yiem_nb.session import How, Session
+from yiem_nb.session import How
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.tools import ToolRegistry
 
@@ -59,6 +60,7 @@ class Workspace:
         self._providers: dict[str, Any] = {}
         self._private = PrivateLoop()
         self._conversation: Conversation | None = None
+        self.desk = SessionDesk(self._open)
         registry.namespace = lambda: shell.user_ns
         functions = FunctionRunner(registry, self._private)
         registry.runner, registry.thread_runner = functions.on_main, functions.in_thread
@@ -193,41 +195,6 @@ class Workspace:
                 self.stream, self.registry, storage, notebook, notices
             )
         return self._conversation
-
-    def describe_session(self) -> str:
-        """Say where this conversation is kept and what it holds."""
-        conversation = self._open()
-        storage = conversation.storage
-        stats = storage.get_session_stats()
-        shown = len(conversation.agent.state.messages)
-        lines = [
-            str(storage.path),
-            f"messages: {shown} in this conversation, {stats.message_count} in the file",
-            f"tokens: {stats.total_tokens:,}",
-        ]
-        if storage.problem:
-            lines.append(storage.problem)
-        return "\n".join([*lines, *storage.notices])
-
-    def name_session(self, name: str) -> str:
-        """Name the session and return the name as it is kept."""
-        session = self._idle_session()
-        session.rename(name)
-        return f"session: {session.tree.name}"
-
-    def label_here(self, label: str) -> str:
-        """Label the point that the conversation has reached."""
-        session = self._idle_session()
-        if session.leaf is None:
-            raise CommandError("Nothing has been said yet.", hint="Ask first, then label it.")
-        session.label(session.leaf, label)
-        return f"labelled: {label}"
-
-    def _idle_session(self) -> Session:
-        """Return the session while no run writes to it."""
-        conversation = self._open()
-        conversation.agent.check_idle("change the session")
-        return conversation.journal.session
 
     def stop(self) -> bool:
         """Stop what runs; say whether anything did."""

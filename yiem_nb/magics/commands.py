@@ -10,10 +10,8 @@ from traitlets import Bool, Unicode, validate
 from yiem_nb.magics.grammar import (
     Command,
     HelpCommand,
-    LabelCommand,
     LeaveCommand,
     ModelCommand,
-    NameCommand,
     Question,
     ResetCommand,
     RunningToolsCommand,
@@ -112,12 +110,9 @@ class YiemMagics(Magics):
                 self._say(self.workspace.models())
             case ModelCommand(name=str() as name):
                 self._choose(name)
-            case SessionCommand():
-                self._say(self.workspace.describe_session())
-            case NameCommand(name=name):
-                self._say(self.workspace.name_session(name))
-            case LabelCommand(label=label):
-                self._say(self.workspace.label_here(label))
+            case SessionCommand(do=do, what=what):
+                desk = getattr(self.workspace.desk, do)
+                self._say(desk() if what is None else desk(what))
             case StopCommand():
                 self._say("stopped" if self.workspace.stop() else "nothing was running")
             case ResetCommand():

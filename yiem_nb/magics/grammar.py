@@ -21,11 +21,9 @@ __all__ = [
     "CellOptions",
     "Command",
     "HelpCommand",
-    "LabelCommand",
     "LeaveCommand",
     "Line",
     "ModelCommand",
-    "NameCommand",
     "Question",
     "ResetCommand",
     "RunningToolsCommand",
@@ -100,21 +98,11 @@ class RunningToolsCommand:
 
 @dataclass(frozen=True, slots=True)
 class SessionCommand:
-    """Say where the session is and what it holds."""
+    """Do something with the session; `SessionDesk` has a method for each."""
 
-
-@dataclass(frozen=True, slots=True)
-class NameCommand:
-    """Name the session."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelCommand:
-    """Label the last exchange, so that it is found again."""
-
-    label: str
+    do: str = "where"
+    #: What it is done with: a name, a label, an entry, a file; empty where nothing was said.
+    what: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +129,6 @@ Command: TypeAlias = (
     | TrialCommand
     | RunningToolsCommand
     | SessionCommand
-    | NameCommand
-    | LabelCommand
     | StopCommand
     | ResetCommand
     | HelpCommand
@@ -179,6 +165,16 @@ def _alone(command: Command) -> _Grammar:
 def _word(make: Callable[[str], Command]) -> _Grammar:
     """Take one word, such as a name or an address."""
     return lambda rest: make(rest) if _WORD.fullmatch(rest) else None
+
+
+def _two_words(make: Callable[[str], Command]) -> _Grammar:
+    """Take two words."""
+    return lambda rest: make(rest) if len(rest.split()) == 2 else None
+
+
+def _perhaps(make: Callable[[str], Command]) -> _Grammar:
+    """Take one word, or none."""
+    return lambda rest: make(rest) if not rest or _WORD.fullmatch(rest) else None
 
 
 def _text(make: Callable[[str], Command]) -> _Grammar:
@@ -230,6 +226,23 @@ def _first(*grammars: _Grammar) -> _Grammar:
     return parse
 
 
+def _session(do: str, takes: Callable[[Callable[[str], Command]], _Grammar]) -> _Grammar:
+    return takes(lambda what: SessionCommand(do, what))
+
+
+#: What is done with the session, and what each takes: text, a word, two, a word or none.
+_SESSION = {
+    "tree": _alone(SessionCommand("tree")),
+    "name": _session("name", _text),
+    "label": _session("label", _text),
+    "goto": _session("goto", _text),
+    "hide": _session("hide", _perhaps),
+    "unhide": _session("unhide", _perhaps),
+    "compare": _session("compare", _two_words),
+    "fork": _session("fork", _perhaps),
+    "export": _session("export", _perhaps),
+}
+
 COMMANDS: dict[str, _Entry] = {
     "model": _Entry(
         "model [NAME]",
@@ -254,9 +267,10 @@ COMMANDS: dict[str, _Entry] = {
         ),
     ),
     "session": _Entry(
-        "session [name|label TEXT]",
-        "say where it is kept; name it, label this point",
-        _first(_alone(SessionCommand()), _sub(name=_text(NameCommand), label=_text(LabelCommand))),
+        "session [tree | name TEXT | label TEXT | goto WHERE | hide [WHERE] | unhide [WHERE]"
+        " | compare A B | fork [FILE] | export [FILE]]",
+        "where it is kept; tree, label, goto, fork, export",
+        _first(_alone(SessionCommand()), _sub(**_SESSION)),
     ),
     "stop": _Entry("stop", "stop what is running", _alone(StopCommand())),
     "reset": _Entry("reset", "start over; the file keeps what was said", _alone(ResetCommand())),

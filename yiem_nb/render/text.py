@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["cleaned", "clipped", "settled", "size_of", "visible"]
+__all__ = ["cleaned", "clipped", "one_line", "settled", "size_of", "visible"]
 
 # SGR colours are dropped with everything else that starts with ESC: cursor moves, OSC 8 links, OSC 52
 # clipboard writes (reliability: T09).
@@ -74,3 +74,9 @@ def clipped(text: str, limit: int = 4_000) -> str:
         return text
     head, tail = limit * 3 // 4, limit // 4
     return f"{text[:head]}\n… {len(text) - head - tail:,} characters are left out here …\n{text[-tail:]}"
+
+
+def one_line(text: str, limit: int = 60) -> str:
+    """Put the beginning of a text on one line, without what a terminal would obey."""
+    flat = visible(" ".join(cleaned(text[: 20 * limit]).split()))
+    return flat if len(flat) <= limit else f"{flat[: limit - 1]}…"

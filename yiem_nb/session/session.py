@@ -94,6 +94,23 @@ class Session:
             turn.append(follower)
         return [one for one in turn if self.tree.type(one) in {"message", "custom_message"}]
 
+    def find(self, name: str) -> str:
+        """Find the entry that a person names by its id, the beginning of that, or its label.
+
+        Raises
+        ------
+        SessionError
+            There is none, or several begin like this.
+        """
+        found = self.tree.find(name)
+        if found is None:
+            raise SessionError(
+                f"There is no entry and no label {name!r} in this session.",
+                hint="%yiem session tree shows them.",
+                code=ErrorCode.SESSION_ENTRY,
+            )
+        return found
+
     def compare(self, left: str, right: str) -> Comparison:
         """Say in what two branches differ."""
         ancestor = self.tree.common_ancestor(self._known(left), self._known(right))

@@ -311,6 +311,16 @@ class SessionTree:
 
     # --- Names -------------------------------------------------------------------------
 
+    def find(self, name: str) -> str | None:
+        """Find the entry that a person names: by its id, its label, or how its id begins."""
+        if name in self:
+            return name
+        labelled = [entry_id for entry_id, label in self.labels().items() if label == name]
+        if labelled:
+            return labelled[-1]
+        begun = [entry_id for entry_id in self if entry_id.startswith(name)] if name else []
+        return begun[0] if len(begun) == 1 else None
+
     def labels(self) -> dict[str, str]:
         """Map entries to their labels; the last one set wins, an empty one takes it off."""
         labels: dict[str, str] = {}
