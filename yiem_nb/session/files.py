@@ -18,14 +18,19 @@ from typing import Protocol
 from yiem_nb.errors import ErrorCode, SessionError, SessionNotFoundError
 
 __all__ = [
+    "TEMPORARY",
     "Files",
     "OsFiles",
     "check_regular",
     "locked",
     "reason_of",
+    "temporary_of",
     "write_all",
     "write_new",
 ]
+
+#: How the name of a file ends that is not whole yet.
+TEMPORARY = ".tmp"
 
 _READ_WRITE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -166,6 +171,12 @@ def write_all(files: Files, fd: int, data: bytes) -> tuple[int, OSError | None]:
     return done, None
 
 
+def temporary_of(path: Path) -> str:
+    """Begin the name under which a file is written until it is whole."""
+    # Names have a limit of 255 bytes, and this one is longer than the file's own.
+    return f".{path.name[:40]}."
+
+
 def write_new(files: Files, path: Path, data: bytes) -> None:
     """Write a file that survives a power cut under its name, or leave nothing behind.
 
@@ -174,7 +185,7 @@ def write_new(files: Files, path: Path, data: bytes) -> None:
     OSError
         It cannot be written; what had the name has it still.
     """
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f"{temporary_of(path)}{secrets.token_hex(8)}{TEMPORARY}")
     fd = files.open(str(temporary), write=True, create=True)
     try:
         try:

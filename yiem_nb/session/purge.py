@@ -20,7 +20,15 @@ from typing import Any
 
 from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.session.entries import FORMAT_VERSION, timestamp_now
-from yiem_nb.session.files import Files, OsFiles, locked, reason_of, write_new
+from yiem_nb.session.files import (
+    TEMPORARY,
+    Files,
+    OsFiles,
+    locked,
+    reason_of,
+    temporary_of,
+    write_new,
+)
 from yiem_nb.session.lines import load_json
 from yiem_nb.session.lock import SessionLock
 from yiem_nb.session.reading import Reading, reading
@@ -96,7 +104,7 @@ class Purge:
     elsewhere
         How many further places of the file are: damaged lines, fields of the header.
     files
-        What lies beside the session and nothing names any more.
+        What lies beside the session and nothing names any more, or was never finished.
     words
         Finds what was taken out where else it is.
     """
@@ -171,7 +179,7 @@ def plan_purge(
             session.path,
             tuple(_purged(data, row) for row in gone),
             len(others),
-            tuple(_unnamed(session, files, new)),
+            (*_unnamed(session, files, new), *_left_over(session)),
             words,
             hashlib.sha256(data).hexdigest(),
             tuple(edits),
@@ -333,6 +341,12 @@ def _unnamed(session: Reading, files: Iterable[Path], new: bytes) -> Iterator[Pa
         ours = file.parent == session.blobs.folder or file.stem in before
         if ours and file.stem not in named:
             yield file
+
+
+def _left_over(session: Reading) -> Iterator[Path]:
+    """List what a process that was killed had begun to write."""
+    yield from session.path.parent.glob(f"{temporary_of(session.path)}*{TEMPORARY}")
+    yield from session.blobs.folder.glob(f".*{TEMPORARY}")
 
 
 def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
