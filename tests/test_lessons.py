@@ -1,4 +1,4 @@
-"""The lessons run as they stand, headless, on the embedded model, twice in a row."""
+"""The lesson on the embedded model runs as it stands, headless, twice in a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [
 LESSONS = Path(__file__).resolve().parent.parent / "notebooks"
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in LESSONS.glob("*.ipynb")))
+@pytest.mark.parametrize("name", ["01-first-steps.ipynb"])
 def test_a_lesson_runs_twice(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(LESSONS / name, tmp_path)
     monkeypatch.setenv("YIEM_NOTEBOOK", str(tmp_path / name))

@@ -40,6 +40,8 @@ class Kernel:
         functions = FunctionRunner(self.registry, PrivateLoop())
         self.registry.runner, self.registry.thread_runner = functions.on_main, functions.in_thread
         self.messages: tuple[Any, ...] = ()
+        #: More options of the agent.
+        self.options: dict[str, Any] = {}
 
     def results(self, *calls: Any) -> list[ToolResultMessage]:
         """What the model is told of calls it makes in one answer."""
@@ -48,6 +50,7 @@ class Kernel:
                 model=MODEL,
                 tools=self.registry.active(),
                 limits=Limits(messages_per_session=None),
+                **self.options,
             ),
             ScriptedProvider([list(calls), "done"], size=1000),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -139,12 +140,18 @@ class AgentState:
 def tools_by_name(
     tools: Iterable[AgentTool] | Mapping[str, AgentTool] | None,
 ) -> dict[str, AgentTool]:
-    """Tools by name in order of insertion; the second of a name replaces the first."""
+    """Tools by name in order of insertion; the second of a name replaces the first, and that is said."""
     if tools is None:
         return {}
     if isinstance(tools, Mapping):
         return dict(tools)
-    return {tool.name: tool for tool in tools}
+    found: dict[str, AgentTool] = {}
+    for tool in tools:
+        if tool.name in found and found[tool.name] is not tool:
+            text = f"Two tools are named {tool.name!r}; the model is offered the second."
+            warnings.warn(text, stacklevel=3)
+        found[tool.name] = tool
+    return found
 
 
 def reduce(state: AgentState, event: AgentEvent) -> AgentState:

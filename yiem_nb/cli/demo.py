@@ -69,13 +69,14 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def copy_lesson(folder: Path) -> Path:
-    """Put a copy of the lesson into `folder`, or find the one that is already there."""
+    """Put copies of the lessons into `folder`, those that are not there yet; return the first one's."""
     target = folder.resolve() / LESSON
-    if target.exists():
-        return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(_lesson(), target)
+        for lesson in sorted(_lessons().glob("*.ipynb")):
+            copy = target.with_name(lesson.name)
+            if not copy.exists():
+                shutil.copyfile(lesson, copy)
     except OSError as error:
         raise YiemError(
             f"The lesson cannot be copied to {folder}: {error.strerror}.",
@@ -85,11 +86,11 @@ def copy_lesson(folder: Path) -> Path:
     return target
 
 
-def _lesson() -> Path:
-    """Find the lesson: inside an installed package, or in the repository it is developed in."""
+def _lessons() -> Path:
+    """Find the lessons: inside an installed package, or in the repository it is developed in."""
     package = Path(str(resources.files("yiem_nb")))
-    installed = package / "lessons" / LESSON
-    return installed if installed.exists() else package.parent / "notebooks" / LESSON
+    installed = package / "lessons"
+    return installed if installed.exists() else package.parent / "notebooks"
 
 
 def _lab_command(lesson: Path, port: int) -> list[str]:
