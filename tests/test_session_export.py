@@ -236,6 +236,24 @@ def test_each_fork_leads_to_its_branches_and_back(tmp_path, format):
     assert body.count("(current)") == 2
 
 
+def test_headings_of_answers_stand_below_the_prompt_they_answer(tmp_path):
+    session = new(tmp_path)
+    say(session, UserMessage("a"), AssistantMessage("# One\n\n###### Six\n\n`<h1>`"))
+    end = session.leaf
+    say(session, UserMessage("b"))
+    session.move_to(end)
+    say(session, UserMessage("c"), AssistantMessage("# Under\n"))
+
+    levels = [
+        tag for tag in Page(session.export(branches="all")).tags if tag[0] == "h" and len(tag) == 2
+    ]
+
+    assert [tag for tag in levels if tag != "hr"] == [
+        *("h1", "h2", "h3", "h6"),
+        *("h2", "h3", "h4", "h2", "h3"),
+    ]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_key_is_in_it(tmp_path, format):
     session = new(tmp_path)

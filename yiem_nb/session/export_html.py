@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from markdown_it.common.utils import escapeHtml
@@ -26,6 +27,7 @@ __all__ = ["html_document"]
 
 #: Of one output; a browser shows more only slowly.
 MAX_CHARACTERS = 1_000_000
+_HEADING = re.compile(r"<(/?)h([1-6])>")
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c1c1c;--quiet:#595959;--line:#d4d4d4;--paper:#fff;--code:#f5f5f5;
@@ -39,7 +41,8 @@ _STYLE = """
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 header,main,footer{max-width:48rem;margin:0 auto;padding:1rem}
 h1{font-size:1.5rem;margin:1rem 0 .25rem}h2{font-size:1.1rem;margin:2.5rem 0 .5rem}
-h3{font-size:.9rem;margin:0 0 .25rem;color:var(--quiet);font-weight:600}
+h3,h4,h5,h6{font-size:1rem;margin:1rem 0 .25rem}
+.who{font-size:.9rem;margin:0 0 .25rem;color:var(--quiet);font-weight:600}
 a{color:var(--link)}a:focus-visible,summary:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 .quiet{color:var(--quiet);font-size:.9rem}
 article{border-top:1px solid var(--line);padding:1rem 0}
@@ -50,7 +53,7 @@ table{border-collapse:collapse;display:block;overflow-x:auto}th,td{border:1px so
 img{max-width:100%;height:auto}blockquote{margin-left:0;padding-left:1rem;border-left:3px solid var(--line)}
 nav ul{padding-left:1.2rem}
 @media print{body{font-size:11pt}header,main,footer{max-width:none;padding:0}article{break-inside:auto}
-h2,h3{break-after:avoid}pre{max-height:none!important}details::details-content{content-visibility:visible;block-size:auto}}
+h2,h3,.who{break-after:avoid}pre{max-height:none!important}details::details-content{content-visibility:visible;block-size:auto}}
 """
 
 
@@ -77,7 +80,8 @@ def _chapter(chapter: Chapter) -> str:
             f' <a class="quiet" href="#{chapter.back}">where it forked</a>' if chapter.back else ""
         )
         parts.append(f"<h2>{chapter.heading}{back}</h2>")
-    parts += [f"<article>{exchange}</article>\n" for exchange in _exchanges(chapter.pieces)]
+    level = 3 if chapter.heading else 2
+    parts += [f"<article>{part}</article>\n" for part in _exchanges(chapter.pieces, level)]
     if chapter.ways:
         ways = "".join(
             f'<li><a href="#{way.anchor}">{escapeHtml(visible(cleaned(way.words)))}</a>'
@@ -91,28 +95,29 @@ def _chapter(chapter: Chapter) -> str:
     return f'<section id="{chapter.anchor}">\n{"".join(parts)}</section>\n'
 
 
-def _exchanges(pieces: Sequence[Piece]) -> Iterator[str]:
-    """Join each prompt and what follows it."""
+def _exchanges(pieces: Sequence[Piece], level: int) -> Iterator[str]:
+    """Join each prompt and what follows it; `level` is that of its heading."""
     parts: list[str] = []
     for piece in pieces:
         if isinstance(piece, Prompt) and parts:
             yield "".join(parts)
             parts = []
-        parts.append(_piece(piece))
+        parts.append(_piece(piece, level))
     if parts:
         yield "".join(parts)
 
 
-def _piece(piece: Piece) -> str:
+def _piece(piece: Piece, level: int) -> str:
     match piece:
         case Prompt():
             label = f" · ★ {escapeHtml(visible(cleaned(piece.label)))}" if piece.label else ""
             words = escapeHtml(visible(cleaned(piece.text)))
             time = f" · {piece.time}" if piece.time else ""
             text = f'<div class="prompt">{words}</div>' if words else ""
-            return f"<h3>Prompt{label}{time}</h3>{text}{_images(piece.images, 'in the prompt')}"
+            heading = f'<h{level} class="who">Prompt{label}{time}</h{level}>'
+            return f"{heading}{text}{_images(piece.images, 'in the prompt')}"
         case Answer():
-            text = html_of(render_html(piece.text)) if piece.text else ""
+            text = _words(piece.text, level) if piece.text else ""
             return f"{text}{_images(piece.images, 'in the answer')}"
         case Thought():
             return thinking_bundle(piece.text)["text/html"]
@@ -120,10 +125,20 @@ def _piece(piece: Piece) -> str:
             fold = call_bundle(piece.view, MAX_CHARACTERS)["text/html"]
             return f"{fold}{_images(piece.images, f'from {piece.view.name}')}"
         case Summary():
-            fold = html_of(render_html(piece.text))
+            fold = _words(piece.text, level)
             return f"<details open><summary>{piece.title}</summary>{fold}</details>"
         case Line():
             return notice_bundle(piece.text)["text/html"]
+
+
+def _words(markdown: str, level: int) -> str:
+    """Render words; their headings stand below the one they belong to."""
+
+    def below(tag: re.Match[str]) -> str:
+        return f"<{tag[1]}h{min(int(tag[2]) + level, 6)}>"
+
+    # What a text says of tags is escaped: these are the renderer's own.
+    return html_of(_HEADING.sub(below, render_html(markdown)))
 
 
 def _images(images: Sequence[ImageContent], where: str) -> str:
