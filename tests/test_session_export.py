@@ -236,6 +236,23 @@ def test_each_fork_leads_to_its_branches_and_back(tmp_path, format):
     assert body.count("(current)") == 2
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_each_call_has_its_own_result_though_the_ids_are_used_again(tmp_path, format):
+    session = new(tmp_path)
+    for number in range(3):
+        call = AgentToolCall("call_0", f"tool{number}", {})
+        say(session, AssistantMessage([call]), ToolResultMessage("call_0", "t", f"given {number}"))
+    image = ImageContent(base64.b64encode(b"x").decode(), "image/png")
+    say(session, AssistantMessage([image]), ToolResultMessage("call_0", "nobody", "asked for it"))
+
+    text = session.export(format=format)
+
+    order = ["tool0", "given 0", "tool1", "given 1", "tool2", "given 2", "nobody", "asked for it"]
+    positions = [text.index(words) for words in order]
+    assert positions == sorted(positions)
+    assert all(text.count(words) == 1 for words in order)
+
+
 def test_headings_of_answers_stand_below_the_prompt_they_answer(tmp_path):
     session = new(tmp_path)
     say(session, UserMessage("a"), AssistantMessage("# One\n\n###### Six\n\n`<h1>`"))

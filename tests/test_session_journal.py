@@ -1,12 +1,20 @@
 """The agent's journal: in the file, in order, before anybody acts on it."""
 
 import asyncio
+import base64
 
 from yiem_nb.agent import Agent, AgentOptions
-from yiem_nb.messages import AssistantMessage, UserMessage
+from yiem_nb.messages import (
+    AgentToolResult,
+    AssistantMessage,
+    ImageContent,
+    TextContent,
+    UserMessage,
+)
 from yiem_nb.models import Limits, Model, ThinkingLevel
 from yiem_nb.session import JsonlSessionStorage, SessionOptions, build_context
 from yiem_nb.session.journal import SessionJournal
+from yiem_nb.tools import AgentTool
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
 
@@ -75,3 +83,27 @@ async def test_the_prompt_is_in_the_file_before_the_request_leaves(tmp_path):
     # What is live and what is read back are the same conversation.
     assert build_context(again.tree, again.get_leaf_id()).messages == agent.state.messages
     journal.close()
+
+
+async def test_after_a_large_image_the_reopened_conversation_equals_the_live_one(tmp_path):
+    """The image lies beside the file; the model sees it again."""
+    journal = new(tmp_path)
+    image = ImageContent(base64.b64encode(b"x" * 300_000).decode(), "image/png")
+    answers = [AssistantMessage(tool_calls=[{"id": "1", "name": "plot"}]), AssistantMessage("seen")]
+
+    async def plot(tool_call_id, arguments, signal, on_update):
+        return AgentToolResult([TextContent("done"), image])
+
+    async def stream(model, context, thinking_level, signal):
+        yield answers.pop(0)
+
+    schema = {"type": "object", "properties": {}}
+    tool = AgentTool(name="plot", description="plots", parameters=schema, execute=plot)
+    agent = Agent(AgentOptions(model=Model(id="m"), tools=[tool]), stream, journal)
+    await agent.prompt([UserMessage([TextContent("plot it"), image])])
+
+    again = reopen(journal)
+    assert build_context(again.tree, again.get_leaf_id()).messages == agent.state.messages
+    assert [block for block in agent.state.messages[2].content if block == image] == [image]
+    assert len(list((tmp_path / "s.yiem.files").iterdir())) == 1
+    assert again.path.stat().st_size < 5_000

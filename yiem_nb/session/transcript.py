@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -127,14 +127,9 @@ def pieces_of(
         Gives what is kept beside the session; without it, whole outputs are left out.
     """
     entries = [tree.whole(entry_id) for entry_id in ids]
-    results = {
-        message.tool_call_id: message
-        for entry in entries
-        if isinstance(message := _message(entry), ToolResultMessage)
-    }
-    told: set[str] = set()
-    for entry in entries:
-        label = redact(labels.get(entry.id, ""))
+    messages = [_message(entry) for entry in entries]
+    told: set[int] = set()
+    for position, (entry, message) in enumerate(zip(entries, messages, strict=True)):
         match entry:
             case CompactionEntry(summary=summary):
                 yield Summary("what was said before, in short", redact(summary))
@@ -142,16 +137,33 @@ def pieces_of(
             case BranchSummaryEntry(summary=summary):
                 yield Summary("a branch that was left, in short", redact(summary))
                 continue
-        match _message(entry):
+        match message:
             case UserMessage(content=content):
-                yield Prompt(
-                    entry.id, _words(content), _images(content), label, moment(entry.timestamp)
-                )
-            case AssistantMessage() as message:
-                yield from _answer(message, results, told, read)
-            case ToolResultMessage(tool_call_id=call_id) as result if call_id not in told:
+                label = redact(labels.get(entry.id, ""))
+                time = moment(entry.timestamp)
+                yield Prompt(entry.id, _words(content), _images(content), label, time)
+            case AssistantMessage():
+                results = _results(messages, position, told)
+                yield from _answer(message, results, read)
+            case ToolResultMessage() if position not in told:
                 # Its call stands above a fork, or was lost.
-                yield _call(AgentToolCall(call_id, result.tool_name), result, read)
+                yield _call(AgentToolCall(message.tool_call_id, message.tool_name), message, read)
+
+
+def _results(
+    messages: Sequence[Any], position: int, told: set[int]
+) -> dict[str, ToolResultMessage]:
+    """Find the results of an answer's calls; another answer may use the same ids again."""
+    calls = {call.id for call in messages[position].tool_calls}
+    results: dict[str, ToolResultMessage] = {}
+    for number in range(position + 1, len(messages)):
+        message = messages[number]
+        if isinstance(message, AssistantMessage):
+            break
+        if isinstance(message, ToolResultMessage) and message.tool_call_id in calls:
+            results.setdefault(message.tool_call_id, message)
+            told.add(number)
+    return results
 
 
 def moment(timestamp: str) -> str:
@@ -181,10 +193,7 @@ def _message(entry: SessionTreeEntry) -> Any:
 
 
 def _answer(
-    message: AssistantMessage,
-    results: Mapping[str, ToolResultMessage],
-    told: set[str],
-    read: Read | None,
+    message: AssistantMessage, results: Mapping[str, ToolResultMessage], read: Read | None
 ) -> Iterator[Piece]:
     for block in message.content:
         match block:
@@ -195,7 +204,6 @@ def _answer(
             case ReasoningContent(text=text) if text.strip():
                 yield Thought(redact(text))
             case AgentToolCall():
-                told.add(block.id)
                 yield _call(block, results.get(block.id), read)
             case _:
                 pass
