@@ -73,7 +73,6 @@ ROWS = {
 PENDING = {
     "SP-009": "comes with the MCP client",
     "SP-010": "comes with the MCP client",
-    "SPEC-11.1": "comes with the benchmark of the whole path, tools included",
     "SPEC-11.2": "comes with the benchmark of a hundred sessions",
 }
 

@@ -446,3 +446,29 @@ def test_images_beyond_their_limits_are_left_out_and_counted() -> None:
     assert sum(isinstance(block, ImageContent) for block in cut.content) == 4
     assert cut.text == "(3 of 7 images are left out)"
     assert governor.fits(cut)
+
+
+# --- The whole way -------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("SPEC-11.1")
+def test_what_the_benchmark_of_latencies_times_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The figures are printed by ``tests.benchmarks.tools`` and ``.session``; here they come about."""
+    from tests.benchmarks.tools import Way, nothing, row
+    from yiem_nb.session import JsonlSessionStorage, build_context
+
+    way = Way(tmp_path)
+    spent, turns = way.run(nothing, turns=3, calls=2)
+    said = way.messages(2)
+    path = way.storage.path
+    way.close()
+    row("tool execution", spent)
+    assert "tool execution" in capsys.readouterr().out
+    assert (len(spent), len(turns), len(said)) == (6, 3, 2)
+    storage = JsonlSessionStorage.open(path)  # session recovery
+    roles = [m.role for m in build_context(storage.tree, storage.get_leaf_id()).messages]
+    storage.close()
+    turn = ["assistant", "toolResult", "toolResult"]
+    assert roles == ["user", *turn * 3, "assistant", *["user", "assistant"] * 2]
