@@ -1,6 +1,7 @@
 """`yiem sessions` says what there is, refuses what is none in a sentence, and changes nothing."""
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -344,6 +345,31 @@ def test_export_takes_a_branch_by_its_entry_or_label_or_all(tmp_path, capsys):
     assert exported("all") == (True, True)
     assert main(["sessions", "export", "p.yiem.jsonl", "--branch", "x"]) == 1
     assert "no entry and no label 'x'" in capsys.readouterr().err
+
+
+def test_on_a_terminal_the_tables_are_as_wide_as_it_and_work_is_shown(tmp_path):
+    """A real terminal: colours and a moving line there, and nothing of it is left at the end."""
+    session = forked(tmp_path / "s.yiem.jsonl")
+    ask(session, "a very long prompt " * 9)
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "yiem_nb.cli", "sessions", "export", "s.yiem.jsonl"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=tmp_path,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "60"},
+    )
+    os.close(slave)
+    seen = b""
+    with contextlib.suppress(OSError):
+        while piece := os.read(master, 4096):
+            seen += piece
+    os.close(master)
+
+    assert process.wait(timeout=60) == 0
+    assert b"writing" in seen
+    assert seen.rstrip().endswith(b"kB")
 
 
 def test_a_command_that_is_none_ends_with_two(capsys):

@@ -56,6 +56,16 @@ def test_one_interrupted_call_is_one(tmp_path):
     )
 
 
+def test_a_call_whose_id_is_used_again_is_interrupted_all_the_same(tmp_path):
+    with JsonlSessionStorage.create(SessionOptions(tmp_path / "s.jsonl")) as storage:
+        call = AssistantMessage(tool_calls=[{"id": "call_0", "name": "f"}])
+        for message in (call, ToolResultMessage("call_0", "f", "r"), call):
+            storage.append_entry(MessageEntry(message=message))
+
+    (finding,) = check_session(storage.path).findings
+    assert finding.startswith("1 tool call was interrupted")
+
+
 def test_what_cannot_be_checked_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SessionNotFoundError):
         check_session(tmp_path / "nothing")

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from yiem_nb.cli.terminal import say
+from yiem_nb.cli.terminal import say, working
 from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.kernel.notebook import SUFFIX
 from yiem_nb.session.blobs import size_words
@@ -28,15 +28,17 @@ def export_session(arguments: argparse.Namespace) -> int:
         for notice in session.notices:
             print(f"! {notice}", file=sys.stderr)
         header = session.header
-        text = export(
-            session.tree,
-            _leaf(session, arguments.branch),
-            format=form,
-            branches="all" if arguments.branch == ALL else "path",
-            title=session.path.name,
-            facts=facts_of(header.timestamp if header else "", session.index.stats()),
-            read=session.blobs.read,
-        )
+        leaf = _leaf(session, arguments.branch)
+        with working("writing"):
+            text = export(
+                session.tree,
+                leaf,
+                format=form,
+                branches="all" if arguments.branch == ALL else "path",
+                title=session.path.name,
+                facts=facts_of(header.timestamp if header else "", session.index.stats()),
+                read=session.blobs.read,
+            )
         if arguments.output == STANDARD_OUTPUT:
             sys.stdout.write(text)
             return 0

@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime
 from pathlib import Path
 
-from yiem_nb.cli.terminal import say, show_table, steps
+from yiem_nb.cli.terminal import say, show_table, steps, working
 from yiem_nb.errors import SessionNotFoundError, YiemError
 from yiem_nb.kernel.notebook import SUFFIX, stray_session_path
 from yiem_nb.messages import UserMessage
@@ -130,7 +130,8 @@ def show_session(arguments: argparse.Namespace) -> int:
 
 def check_session(arguments: argparse.Namespace) -> int:
     """Say what is wrong with a file; the status is 1 where something is."""
-    check = checked(arguments.file)
+    with working("checking"):
+        check = checked(arguments.file)
     total = sum(check.types.values())
     entries = "1 entry" if total == 1 else f"{total:,} entries"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in check.types.most_common())

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from yiem_nb.cli.terminal import ask, say, show_table
+from yiem_nb.cli.terminal import ask, say, show_table, working
 from yiem_nb.errors import CommandError, SessionError
 from yiem_nb.session.lock import lock_folder
 from yiem_nb.session.purge import Purge, carry_out, plan_purge
@@ -23,7 +23,8 @@ def purge_session(arguments: argparse.Namespace) -> int:
     matches = None
     if arguments.matching is not None:
         matches = matcher(arguments.matching, regex=arguments.regex)
-    plan = plan_purge(arguments.file, entries=arguments.entry or (), matches=matches)
+    with working("looking for it"):
+        plan = plan_purge(arguments.file, entries=arguments.entry or (), matches=matches)
     if plan:
         _tell(plan)
         if not arguments.yes and not _agreed():

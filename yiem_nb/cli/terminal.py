@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -50,6 +51,19 @@ def steps(items: Sequence[T], doing: str) -> Iterator[T]:
 
     console = Console(stderr=True)
     yield from track(items, doing, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextlib.contextmanager
+def working(doing: str) -> Iterator[None]:
+    """Show on the terminal, if there is one, that something is being done."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(doing):
+        yield
 
 
 def ask(question: str) -> bool:

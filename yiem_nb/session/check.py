@@ -58,8 +58,8 @@ def _of_entries(session: Reading) -> Iterator[str]:
     """Say what only shows in the entries themselves, and in the files that they name."""
     index = session.index
     odd: Counter[str] = Counter()
-    called: set[str] = set()
-    answered: set[str] = set()
+    called: Counter[str] = Counter()
+    answered: Counter[str] = Counter()
     missing: set[str] = set()
     for position in range(len(index.tree)):
         entry = index.load(position)
@@ -71,7 +71,8 @@ def _of_entries(session: Reading) -> Iterator[str]:
         missing.update(blob.file for blob in named if session.blobs.read(blob) is None)
     for kind, count in odd.items():
         yield f"{kind}: {count} in a shape that is not known here (kept as it is)"
-    if interrupted := len(called - answered):
+    # Local models use an id again with each answer.
+    if interrupted := (called - answered).total():
         calls = "1 tool call was" if interrupted == 1 else f"{interrupted} tool calls were"
         yield f"{calls} interrupted; the model is told so"
     if missing:
