@@ -151,6 +151,22 @@ async def test_a_stop_ends_the_waiting_for_a_person() -> None:
     assert results(events)["c1"].details == {"code": "EXECUTION_ABORTED"}
 
 
+async def test_a_run_that_is_cancelled_while_a_person_is_asked_ends() -> None:
+    asked = asyncio.Event()
+
+    async def never(request: ApprovalRequest) -> Decision:
+        asked.set()
+        return await asyncio.get_running_loop().create_future()
+
+    task = asyncio.create_task(
+        run([call("c1", "wipe", table="t")], tools=[ASKING], gate=Gate(approver=never))
+    )
+    await asyncio.wait_for(asked.wait(), 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_the_hook_sees_what_the_person_left_of_it_and_may_still_refuse() -> None:
     seen: list[Any] = []
 
@@ -192,6 +208,14 @@ async def test_a_decision_is_written_down_before_the_call_runs() -> None:
         "decision": "once",
         "askedBecause": "this tool asks first",
     }
+
+
+def test_a_reason_and_other_arguments_are_part_of_the_record() -> None:
+    request = asking(table="t")
+    no = Decision(nonce=request.nonce, kind="deny", reason="not this one").record(request)
+    other = Decision(nonce=request.nonce, kind="edit", arguments={"n": 2}).record(request)
+    assert (no["decision"], no["reason"]) == ("deny", "not this one")
+    assert (other["decision"], other["arguments"]) == ("edit", {"n": 2})
 
 
 async def test_a_real_session_keeps_decisions_and_no_leave_is_read_from_it(tmp_path: Path) -> None:

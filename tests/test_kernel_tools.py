@@ -345,3 +345,27 @@ def test_a_tool_of_a_server_can_be_listed_tried_and_taken_away(notebook: Noteboo
 
 def test_what_runs_on_is_listed(notebook: Notebook) -> None:
     assert Toolbox(notebook.registry).running() == "Nothing that was given up is still running."
+
+
+def test_what_a_tool_is_marked_as_is_shown(notebook: Notebook) -> None:
+    notebook.registry.add(
+        lambda n=1: n,
+        name="f",
+        description="F.",
+        ask=lambda arguments: arguments["n"] > 10,
+        read_only=True,
+        thread=True,
+        timeout=3,
+    )
+    text = Toolbox(notebook.registry).shown("f")
+    assert "asks first · depending on the arguments · changes nothing · at most 3 s" in text
+    assert "runs without asking" in Toolbox(notebook.registry).tried("f", '{"n": 3}')
+    assert "asks first" in Toolbox(notebook.registry).tried("f", '{"n": 30}')
+
+
+def test_modules_classes_and_numbers_of_numpy_are_named(notebook: Notebook) -> None:
+    notebook.cell("import json\nclass K: pass\nimport numpy as np\nn = np.float64(2)")
+    assert notebook.use("inspect", name="json").text.startswith("json: module")
+    assert notebook.use("inspect", name="json.dumps").text.startswith("json.dumps: function")
+    assert "K: class" in notebook.use("variables").text
+    assert "n: float64" in notebook.use("variables").text

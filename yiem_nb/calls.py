@@ -226,7 +226,6 @@ class Batch:
                 self.config.gate.saw(step.tool)
             if step.edited:
                 result = _with_edit(step, result)
-            result = await self._governed(result)
             self._events.put_nowait(await self._finish(step.call, result))
         except Exception as error:  # noqa: BLE001 - the run waits for this task's word, and gets it
             self._events.put_nowait(_Broken(error))
@@ -278,6 +277,7 @@ class Batch:
             return self._governor.take(result)
 
     async def _finish(self, call: AgentToolCall, result: AgentToolResult) -> ToolExecutionEndEvent:
+        result = await self._governed(result)
         message = ToolResultMessage.model_validate(
             {
                 "tool_call_id": call.id,

@@ -205,12 +205,15 @@ async def prepare_tool_call(
         The second holds the result the model sees: no such tool, arguments that do not fit, no
         leave. Nothing is raised for the model's mistakes.
     """
+    outcome: Outcome | None = None
     async with aclosing(preparing(call, context, config, signal)) as steps:
         async for step in steps:
             if isinstance(step, PreparedToolCall | ImmediateToolCall):
-                return step
-            emit(step)
-    raise AssertionError("a preparation ends with its outcome")
+                outcome = step
+            else:
+                emit(step)
+    assert outcome is not None  # a preparation ends with its outcome
+    return outcome
 
 
 async def preparing(

@@ -22,6 +22,8 @@ from yiem_nb.events import (
     MessageEndEvent,
     MessageUpdateEvent,
     RetryEvent,
+    ToolApprovalEndEvent,
+    ToolApprovalRequestEvent,
     ToolExecutionEndEvent,
     ToolExecutionStartEvent,
     ToolExecutionUpdateEvent,
@@ -242,6 +244,19 @@ class CellView:
         self._cards[event.tool_call_id] = card
         self._show(card.slot, call_bundle(view))
 
+    def _on_approval_request(self, event: ToolApprovalRequestEvent) -> None:
+        self._change_card(event.tool_call_id, state="waiting")
+
+    def _on_approval_end(self, event: ToolApprovalEndEvent) -> None:
+        edited = {} if event.args is None else {"arguments": event.args}
+        self._change_card(event.tool_call_id, state="running", **edited)
+
+    def _change_card(self, call_id: str, **changes: Any) -> None:
+        card = self._cards.get(call_id)
+        if card is not None:
+            card.view = replace(card.view, **changes)
+            self._show(card.slot, call_bundle(card.view))
+
     def _on_tool_update(self, event: ToolExecutionUpdateEvent) -> None:
         card = self._cards.get(event.tool_call_id)
         if card is not None:
@@ -277,6 +292,8 @@ class CellView:
         MessageEndEvent: _on_message_end,
         RetryEvent: _on_retry,
         ToolExecutionStartEvent: _on_tool_start,
+        ToolApprovalRequestEvent: _on_approval_request,
+        ToolApprovalEndEvent: _on_approval_end,
         ToolExecutionUpdateEvent: _on_tool_update,
         ToolExecutionEndEvent: _on_tool_end,
         TurnEndEvent: _on_turn_end,

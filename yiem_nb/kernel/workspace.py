@@ -71,6 +71,8 @@ class Workspace:
 
     def _check_tools(self, result: Any) -> None:
         """Look at the functions after each cell, and say at once what can no longer be called."""
+        if self._conversation is not None and self._conversation.agent.is_busy:
+            return  # code of the model has run, within a cell of the user's; the run's end says it
         self.registry.active()
         for said in self.registry.notices():
             print(said)  # noqa: T201 - in the cell that did it
