@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ask", "say", "show_table", "steps"]
+__all__ = ["ask", "say", "show_table", "steps", "working"]
 
 T = TypeVar("T")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-from markdown_it.common.utils import escapeHtml
+from html import escape
 
 from yiem_nb.messages import ImageContent
 from yiem_nb.render.markdown import render_html
@@ -59,8 +58,8 @@ h2,h3,.who{break-after:avoid}pre{max-height:none!important}details::details-cont
 
 def html_document(document: Document) -> str:
     """Write a page without script, that loads nothing, for screens and for paper."""
-    title = escapeHtml(visible(cleaned(document.title)))
-    facts = " · ".join(escapeHtml(visible(cleaned(fact))) for fact in document.facts)
+    title = escape(visible(cleaned(document.title)))
+    facts = " · ".join(escape(visible(cleaned(fact))) for fact in document.facts)
     chapters = "".join(_chapter(chapter) for chapter in document.chapters)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -84,7 +83,7 @@ def _chapter(chapter: Chapter) -> str:
     parts += [f"<article>{part}</article>\n" for part in _exchanges(chapter.pieces, level)]
     if chapter.ways:
         ways = "".join(
-            f'<li><a href="#{way.anchor}">{escapeHtml(visible(cleaned(way.words)))}</a>'
+            f'<li><a href="#{way.anchor}">{escape(visible(cleaned(way.words)))}</a>'
             f"{' (current)' if way.current else ''}</li>"
             for way in chapter.ways
         )
@@ -110,8 +109,8 @@ def _exchanges(pieces: Sequence[Piece], level: int) -> Iterator[str]:
 def _piece(piece: Piece, level: int) -> str:
     match piece:
         case Prompt():
-            label = f" · ★ {escapeHtml(visible(cleaned(piece.label)))}" if piece.label else ""
-            words = escapeHtml(visible(cleaned(piece.text)))
+            label = f" · ★ {escape(visible(cleaned(piece.label)))}" if piece.label else ""
+            words = escape(visible(cleaned(piece.text)))
             time = f" · {piece.time}" if piece.time else ""
             text = f'<div class="prompt">{words}</div>' if words else ""
             heading = f'<h{level} class="who">Prompt{label}{time}</h{level}>'
@@ -146,7 +145,7 @@ def _images(images: Sequence[ImageContent], where: str) -> str:
 
 
 def _image(image: ImageContent, number: int, where: str) -> str:
-    name = escapeHtml(visible(cleaned(f"image {number} {where}")))
+    name = escape(visible(cleaned(f"image {number} {where}")))
     url = image_url(image)
     if url is None:
         return f'<p class="quiet">{name}: it is of a kind that is not shown</p>'

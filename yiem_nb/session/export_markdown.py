@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-
-from markdown_it.common.utils import escapeHtml
+from html import escape
 
 from yiem_nb.messages import ImageContent
 from yiem_nb.render.portable import closed_markdown
@@ -82,7 +81,7 @@ def _piece(piece: Piece) -> Iterator[str]:
 
 
 def _fold(title: str, parts: Sequence[tuple[str, str]]) -> Iterator[str]:
-    line = escapeHtml(visible(" ".join(cleaned(title).split())))
+    line = escape(visible(" ".join(cleaned(title).split())))
     yield f"<details><summary>{line}</summary>"
     for name, text in parts:
         if name:
