@@ -94,7 +94,8 @@ def test_anything_else_is_a_question_as_it_stands(line: str) -> None:
             "/session x",
             (
                 "/session does not take 'x'. → Write %yiem /session [tree | name TEXT | label TEXT"
-                " | goto WHERE | hide [WHERE] | unhide [WHERE] | compare A B | fork [FILE] | export [FILE]]"
+                " | goto WHERE | hide [WHERE] | unhide [WHERE] | compare A B | fork [FILE] | export [FILE]"
+                " | takeover]"
             ),
         ),
         ("/model a b", "/model does not take 'a b'. → Write %yiem /model [NAME]"),

@@ -27,7 +27,7 @@ def test_the_second_is_told_who_the_first_is_until_the_first_dies(tmp_path):
         assert not second.acquire()
         assert not second.is_mine()
         assert second.owner().pid == first.pid
-        assert str(second.owner()).startswith("first.ipynb on ")
+        assert str(second.owner()).startswith(f"first.ipynb (process {first.pid}) on ")
 
         os.kill(first.pid, signal.SIGKILL)
     assert second.acquire()

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-__all__ = ["cell_id", "execution", "has_kernel", "is_headless", "without_tracebacks"]
+__all__ = [
+    "PausedHistory",
+    "cell_id",
+    "execution",
+    "has_kernel",
+    "is_headless",
+    "kernel_name",
+    "without_tracebacks",
+]
 
 
 def has_kernel(shell: Any) -> bool:
@@ -26,6 +35,48 @@ def cell_id(shell: Any) -> str | None:
     """
     found = (_request(shell).get("metadata") or {}).get("cellId")
     return found if isinstance(found, str) and found else None
+
+
+def kernel_name(shell: Any) -> str:
+    """Return what names this kernel, also after a restart; empty in a terminal.
+
+    A restarted kernel keeps its connection file.
+    """
+    config = getattr(getattr(shell, "kernel", None), "config", None) or {}
+    found = (config.get("IPKernelApp") or {}).get("connection_file")
+    return Path(found).stem if isinstance(found, str) else ""
+
+
+class PausedHistory:
+    """Keeps IPython from writing what is typed to its history file, until `resume`.
+
+    What waits to be written is taken away after each cell; ``In`` and ``%history`` still have it.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._manager = getattr(shell, "history_manager", None)
+        self._size = getattr(self._manager, "db_cache_size", 0)
+        if self._manager is not None:
+            self._manager.writeout_cache()
+            # A cache that is never full is never written.
+            self._manager.db_cache_size = sys.maxsize
+            shell.events.register("post_run_cell", self._forget)
+
+    def _forget(self, result: Any = None) -> None:
+        for name in ("db_input_cache", "db_output_cache"):
+            cache = getattr(self._manager, name, None)
+            if cache is not None:
+                cache.clear()
+
+    def resume(self) -> None:
+        """Write again what is typed from the next cell on."""
+        if self._manager is None:
+            return
+        self._forget()
+        self._manager.db_cache_size = self._size
+        with suppress(ValueError):
+            self._shell.events.unregister("post_run_cell", self._forget)
 
 
 def execution(shell: Any) -> str:

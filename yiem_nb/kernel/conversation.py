@@ -7,18 +7,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from yiem_nb.agent import Agent, AgentOptions
 from yiem_nb.instructions import system_prompt
 from yiem_nb.kernel.approval import PlainApprover
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
+from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.view import View
 from yiem_nb.messages import AssistantMessage
+from yiem_nb.models import ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice
 from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
+from yiem_nb.session.foreign import foreign_messages, with_note
 from yiem_nb.session.journal import SessionJournal
 from yiem_nb.state import AgentContext, StreamFn
 from yiem_nb.tools import Gate, ToolRegistry
@@ -41,17 +43,19 @@ class Conversation:
         self,
         stream: StreamFn,
         registry: ToolRegistry,
-        storage: JsonlSessionStorage,
-        notebook: Path | None,
-        notices: list[str],
+        tenure: Tenure,
     ) -> None:
-        self.storage = storage
-        self.journal = SessionJournal(storage)
+        storage, notebook = tenure.storage, tenure.notebook
+        self.tenure = tenure
+        self.journal = SessionJournal(storage, tenure.writable)
         self.choice = Choice(ScriptedProvider.model)
         self._registry = registry
-        registry.store = storage.blobs
+        registry.store = self.journal
         self._notebook = notebook
-        self._notices = notices
+        self._notices: list[str] = []
+        #: Where the last prompt went, and how much of what it follows was written elsewhere.
+        self._placed_in = storage
+        self._foreign = 0
         self.gate = Gate()
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.
@@ -65,9 +69,11 @@ class Conversation:
             AgentOptions(
                 model=None,
                 messages=context.messages,
-                thinking_level=context.thinking_level,
+                thinking_level=(
+                    ThinkingLevel.OFF if tenure.right == "foreign" else context.thinking_level
+                ),
                 gate=self.gate,
-                store=storage.blobs,
+                store=self.journal,
                 prepare_context=self._with_present_tools,
             ),
             stream,
@@ -75,6 +81,11 @@ class Conversation:
         )
         if context.messages:
             self.gate.hear(f"the session file {storage.path.name}")
+
+    @property
+    def storage(self) -> JsonlSessionStorage:
+        """Where the conversation is now."""
+        return self.journal.storage
 
     async def turn(
         self,
@@ -92,6 +103,8 @@ class Conversation:
             self.gate.policy = self._registry.policy
             self.gate.approver = None if headless else PlainApprover()
             await self._go_to(cell, how)
+            for line in [*_emptied(self.tenure.news), *_emptied(self._page.news)]:
+                view.notice(line)
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
         try:
@@ -132,9 +145,11 @@ class Conversation:
         repeats = how == "place" and bool(order) and cell_id not in order
         if repeats and session.places.versions(cell_id or ""):
             self._notices.append(UNKNOWN_PLACE)
-        if plan.parent != session.leaf or plan.entries:
+        moved, self._placed_in = self._placed_in is not self.storage, self.storage
+        if moved or plan.parent != session.leaf or plan.entries:
             session.apply(plan)
             self.take_context()
+        self._foreign = foreign_messages(session.tree, session.leaf)
         if plan.notice:
             self._notices.append(_notice(plan, order))
 
@@ -152,7 +167,8 @@ class Conversation:
             await self._settle(view)
             raise
         await self._settle(view)
-        for notice in self._take_notices():
+        saving = await self.journal.run(self.tenure.saving)
+        for notice in [*self._take_notices(), *([saving] if saving else [])]:
             view.notice(notice)
         return answer
 
@@ -181,14 +197,21 @@ class Conversation:
 
     def _with_present_tools(self, context: AgentContext) -> AgentContext:
         """Offer the functions as they are now: a tool may define another."""
-        return replace(context, tools=self._registry.active())
+        messages = with_note(context.messages, self._foreign)
+        return replace(context, messages=messages, tools=self._registry.active())
 
     def _take_notices(self) -> list[str]:
-        notices, self._notices = self._notices, []
-        notices += self._registry.notices()
-        if self.storage.problem:
-            notices.append(self.storage.problem)
-        return notices
+        return [
+            *_emptied(self._notices),
+            *_emptied(self.tenure.notices),
+            *self._registry.notices(),
+        ]
+
+
+def _emptied(lines: list[str]) -> list[str]:
+    taken = lines.copy()
+    lines.clear()
+    return taken
 
 
 def _notice(plan: Plan, order: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ class SessionDesk:
         """Say where this conversation is kept and what it holds."""
         conversation = self._conversation()
         storage = conversation.storage
+        storage.refresh()
         stats = storage.get_session_stats()
         shown = len(conversation.agent.state.messages)
         lines = [
@@ -43,6 +44,8 @@ class SessionDesk:
             f"messages: {shown} in this conversation, {stats.message_count} in the file",
             f"tokens: {stats.total_tokens:,}",
         ]
+        if holder := conversation.tenure.holder():
+            lines.append(holder)
         if storage.problem:
             lines.append(storage.problem)
         return "\n".join([*lines, *storage.notices])
@@ -120,8 +123,18 @@ class SessionDesk:
         self._leaf(session)
         path = session.storage.path.with_name(file) if file else None
         forked = session.fork(path)
+        self._conversation().tenure.adopt(forked.storage)
         forked.storage.close()
         return f"forked to {forked.storage.path}"
+
+    def takeover(self) -> str:
+        """Own the session that another kernel writes, and go on in it."""
+        conversation = self._conversation()
+        conversation.agent.check_idle("take a session over")
+        said = conversation.tenure.take_over()
+        conversation.journal.settle_right()
+        conversation.take_context()
+        return said
 
     def export(self, file: str) -> str:
         """Write this branch as one HTML page, or, where the name ends in ``.md``, as Markdown."""
@@ -158,6 +171,12 @@ class SessionDesk:
         """Return the session while no run writes to it."""
         conversation = self._conversation()
         conversation.agent.check_idle("change the session")
+        if conversation.tenure.question:
+            raise CommandError(
+                f"{conversation.storage.path.name} was written elsewhere; it is only looked at.",
+                hint="Ask something first: you are asked whether to go on in it.",
+            )
+        conversation.journal.settle_right()
         return conversation.journal.session
 
     def _found(self, session: Session, name: str) -> str:

@@ -48,6 +48,10 @@ class Page:
         self._notebook = notebook
         self._stamp: tuple[int, int] | None = None
         self._order: tuple[str, ...] = ()
+        #: What became of the notebook's file, for people; whoever tells them empties it.
+        self.news: list[str] = []
+        self._inode = _inode(notebook)
+        self._gone = False
 
     def order(self) -> tuple[str, ...]:
         """Return the ids in order; empty where there is no file, or none that can be read."""
@@ -57,7 +61,44 @@ class Page:
             found = os.stat(self._notebook)  # noqa: PTH116 - one look at the file, not two
             stamp = found.st_mtime_ns, found.st_size
             if stamp != self._stamp:
-                self._order, self._stamp = cell_order(self._notebook.read_bytes()), stamp
+                self._take(cell_order(self._notebook.read_bytes()))
+                self._stamp, self._inode, self._gone = stamp, (found.st_dev, found.st_ino), False
         except OSError:
+            if self._followed(self._notebook):
+                return self.order()
             self._order, self._stamp = (), None
         return self._order
+
+    def _take(self, order: tuple[str, ...]) -> None:
+        assert self._notebook is not None
+        if order and self._order and not set(order) & set(self._order):
+            self.news.append(
+                f"{self._notebook.name} is another notebook than before; the session keeps what the"
+                " old one asked."
+            )
+        self._order = order
+
+    def _followed(self, notebook: Path) -> bool:
+        """Find the notebook under another name in its folder, or say once that it is gone."""
+        if self._inode is None or self._gone:
+            return False
+        for path in sorted(notebook.parent.glob("*.ipynb")):
+            if _inode(path) == self._inode:
+                self.news.append(f"{notebook.name} is now called {path.name}.")
+                self._notebook = path
+                return True
+        self._gone = True
+        self.news.append(
+            f"{notebook.name} is no longer in {notebook.parent}; the session stays where it is, and"
+            " the cells follow in the order of execution."
+        )
+        return False
+
+
+def _inode(path: Path | None) -> tuple[int, int] | None:
+    """Name a file whatever it is called."""
+    try:
+        found = os.stat(path) if path is not None else None  # noqa: PTH116
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None

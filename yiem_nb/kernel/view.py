@@ -194,7 +194,10 @@ class CellView:
 
     def notice(self, text: str) -> None:
         """Say something quietly, after what is there."""
+        waiting = self._spare is not None and not self.finished.is_set()
         self._show(self._new_slot(), notice_bundle(text))
+        if waiting:
+            self._wait(self._status)
 
     def abandon(self) -> None:
         """Take away the waiting line of a run that never began, or was left behind."""

@@ -18,9 +18,9 @@ from yiem_nb.kernel.desk import SessionDesk
 from yiem_nb.kernel.functions import FunctionRunner
 from yiem_nb.kernel.kernel_tools import provide_kernel_tools
 from yiem_nb.kernel.notebook import MODEL_VARIABLE, find_notebook
-from yiem_nb.kernel.opening import open_session
 from yiem_nb.kernel.page import RunningCell
 from yiem_nb.kernel.private_loop import PrivateLoop
+from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.toolbox import Toolbox
 from yiem_nb.kernel.user_code import UserCode
 from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
@@ -28,7 +28,7 @@ from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
-from yiem_nb.session import How
+from yiem_nb.session import How, Ledger, ledger_path, lock_folder
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.tools import ToolRegistry
 
@@ -60,6 +60,7 @@ class Workspace:
         self._providers: dict[str, Any] = {}
         self._private = PrivateLoop()
         self._conversation: Conversation | None = None
+        self._history: compat.PausedHistory | None = None
         self.desk = SessionDesk(self._open)
         registry.namespace = lambda: shell.user_ns
         functions = FunctionRunner(registry, self._private)
@@ -115,9 +116,10 @@ class Workspace:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
         choice = self.choose(model)
         conversation = self._open()
+        headless = compat.is_headless(self.shell)
+        self._admit(conversation, headless=headless)
         cell = RunningCell(compat.cell_id(self.shell), compat.execution(self.shell))
         view = self._view(choice, show_usage=show_usage)
-        headless = compat.is_headless(self.shell)
 
         async def turn() -> AssistantMessage:
             return await conversation.turn(text, choice, cell, view, how=how, headless=headless)
@@ -188,15 +190,55 @@ class Workspace:
 
     # --- The session -------------------------------------------------------------------
 
-    def _open(self) -> Conversation:
+    def _open(self, *, private: bool = False) -> Conversation:
         """Open the notebook's session, once; a process that belongs to no notebook gets its own."""
         if self._conversation is None:
-            notebook = find_notebook(self.shell.user_ns)
-            storage, notices = open_session(notebook)
-            self._conversation = Conversation(
-                self.stream, self.registry, storage, notebook, notices
+            tenure = Tenure(
+                find_notebook(self.shell.user_ns),
+                Ledger(ledger_path()),
+                lock_folder(),
+                compat.kernel_name(self.shell),
+                private=private,
             )
+            self._conversation = Conversation(self.stream, self.registry, tenure)
         return self._conversation
+
+    def _admit(self, conversation: Conversation, *, headless: bool) -> None:
+        """Ask once before a session that was written elsewhere is continued."""
+        question = conversation.tenure.question
+        if not question or headless or conversation.agent.is_busy:
+            return
+        # A front end that takes no input after all has not agreed.
+        with suppress(EOFError, RuntimeError):
+            if input(question).strip().lower() in ("y", "yes"):
+                conversation.tenure.admit()
+
+    def private(self, *, on: bool) -> str:
+        """Keep the conversation in memory only from now on, or go on in the file."""
+        conversation = self._open(private=on)
+        conversation.agent.check_idle("change where it is kept")
+        tenure, was = conversation.tenure, conversation.tenure.private
+        if on:
+            tenure.begin_privacy()
+            self._history = self._history or compat.PausedHistory(self.shell)
+            said = (
+                "private: from here on nothing of the conversation is written to a file; what the"
+                " notebook shows is in it when you save it. %yiem private off ends this."
+            )
+        else:
+            tenure.end_privacy()
+            if self._history is not None:
+                self._history.resume()
+                self._history = None
+            name = tenure.storage.path.name
+            said = (
+                f"no longer private: going on in {name}, from where it was"
+                if was
+                else "not private"
+            )
+        conversation.journal.settle_right()
+        conversation.take_context()
+        return said
 
     def stop(self) -> bool:
         """Stop what runs; say whether anything did."""
@@ -222,7 +264,10 @@ class Workspace:
         self.bridge.thread.stop()
         if self._conversation is not None:
             self._conversation.journal.close()
+            self._conversation.tenure.close()
             self._conversation = None
+        if self._history is not None:
+            self._history.resume()
         self._private.close()
 
 

@@ -12,6 +12,7 @@ from yiem_nb.magics.grammar import (
     HelpCommand,
     LeaveCommand,
     ModelCommand,
+    PrivateCommand,
     Question,
     ResetCommand,
     RunningToolsCommand,
@@ -113,6 +114,8 @@ class YiemMagics(Magics):
             case SessionCommand(do=do, what=what):
                 desk = getattr(self.workspace.desk, do)
                 self._say(desk() if what is None else desk(what))
+            case PrivateCommand(on=on):
+                self._say(self.workspace.private(on=on))
             case StopCommand():
                 self._say("stopped" if self.workspace.stop() else "nothing was running")
             case ResetCommand():

@@ -24,6 +24,7 @@ __all__ = [
     "LeaveCommand",
     "Line",
     "ModelCommand",
+    "PrivateCommand",
     "Question",
     "ResetCommand",
     "RunningToolsCommand",
@@ -106,6 +107,13 @@ class SessionCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivateCommand:
+    """Write nothing of the conversation down, or do so again."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StopCommand:
     """Stop what runs."""
 
@@ -129,6 +137,7 @@ Command: TypeAlias = (
     | TrialCommand
     | RunningToolsCommand
     | SessionCommand
+    | PrivateCommand
     | StopCommand
     | ResetCommand
     | HelpCommand
@@ -241,6 +250,7 @@ _SESSION = {
     "compare": _session("compare", _two_words),
     "fork": _session("fork", _perhaps),
     "export": _session("export", _perhaps),
+    "takeover": _alone(SessionCommand("takeover")),
 }
 
 COMMANDS: dict[str, _Entry] = {
@@ -268,9 +278,14 @@ COMMANDS: dict[str, _Entry] = {
     ),
     "session": _Entry(
         "session [tree | name TEXT | label TEXT | goto WHERE | hide [WHERE] | unhide [WHERE]"
-        " | compare A B | fork [FILE] | export [FILE]]",
+        " | compare A B | fork [FILE] | export [FILE] | takeover]",
         "where it is kept; tree, label, goto, fork, export",
         _first(_alone(SessionCommand()), _sub(**_SESSION)),
+    ),
+    "private": _Entry(
+        "private on|off",
+        "keep the conversation in memory only",
+        _sub(on=_alone(PrivateCommand(on=True)), off=_alone(PrivateCommand(on=False))),
     ),
     "stop": _Entry("stop", "stop what is running", _alone(StopCommand())),
     "reset": _Entry("reset", "start over; the file keeps what was said", _alone(ResetCommand())),

@@ -23,8 +23,9 @@ from yiem_nb.session.entries import (
     UnknownEntry,
     UsageEntry,
 )
+from yiem_nb.session.ledger import Ledger, LedgerLine, ledger_path
 from yiem_nb.session.lines import dump_line, parse_line
-from yiem_nb.session.lock import Owner, SessionLock
+from yiem_nb.session.lock import Owner, SessionLock, lock_folder
 from yiem_nb.session.place import How, Places, Plan, plan_place, stale_cells
 from yiem_nb.session.session import Comparison, Session
 from yiem_nb.session.stats import SessionStats
@@ -45,6 +46,8 @@ __all__ = [
     "JsonlSessionStorage",
     "LabelEntry",
     "LeafEntry",
+    "Ledger",
+    "LedgerLine",
     "MessageEntry",
     "ModelChangeEntry",
     "OtherMessage",
@@ -69,6 +72,8 @@ __all__ = [
     "build_context",
     "check_session",
     "dump_line",
+    "ledger_path",
+    "lock_folder",
     "parse_line",
     "plan_place",
     "stale_cells",

@@ -18,8 +18,10 @@ from typing import Protocol
 from yiem_nb.errors import ErrorCode, SessionError, SessionNotFoundError
 
 __all__ = [
+    "NO_LOCKS",
     "TEMPORARY",
     "Files",
+    "NoFiles",
     "OsFiles",
     "check_regular",
     "locked",
@@ -35,7 +37,7 @@ TEMPORARY = ".tmp"
 _READ_WRITE = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 #: File systems without locks say one of these; there we do without.
-_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class Files(Protocol):
@@ -132,6 +134,28 @@ class OsFiles:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+class NoFiles(OsFiles):
+    """Reads what is there and writes nothing: what is appended stays in memory."""
+
+    def open(self, path: str, *, write: bool, create: bool) -> int:
+        """Open a file for reading; refuse to write one."""
+        if write or create:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        return super().open(path, write=False, create=False)
+
+    def make_folder(self, path: str) -> None:
+        """Refuse."""
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def replace(self, old: str, new: str) -> None:
+        """Refuse."""
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def remove(self, path: str) -> None:
+        """Refuse."""
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
 @contextlib.contextmanager
 def locked(files: Files, fd: int) -> Iterator[None]:
     """Hold the file's lock, where the file system has locks."""
@@ -139,7 +163,7 @@ def locked(files: Files, fd: int) -> Iterator[None]:
     try:
         files.lock(fd)
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
         held = False
     try:

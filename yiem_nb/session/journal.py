@@ -21,6 +21,7 @@ from yiem_nb.session.entries import (
 from yiem_nb.session.partial import PartialAnswer
 from yiem_nb.session.session import Session
 from yiem_nb.session.storage import JsonlSessionStorage
+from yiem_nb.tools import SavedOutput
 
 __all__ = ["SessionJournal"]
 
@@ -32,10 +33,23 @@ class SessionJournal:
 
     One writer thread does the work, so that a slow disk holds up this conversation and nothing else.
     The interpreter waits for it when it ends.
+
+    Parameters
+    ----------
+    storage
+        The file, open.
+    right
+        Asked before each work: returns where it is to be done, which is another session once
+        this one belongs to somebody else.
     """
 
-    def __init__(self, storage: JsonlSessionStorage) -> None:
+    def __init__(
+        self,
+        storage: JsonlSessionStorage,
+        right: Callable[[], JsonlSessionStorage] | None = None,
+    ) -> None:
         self.storage = storage
+        self._right = right
         self.session = Session(storage)
         self._partial = PartialAnswer()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="yiem-writer")
@@ -73,20 +87,43 @@ class SessionJournal:
 
     async def new_root(self) -> None:
         """Let the next message start a tree of its own."""
-        await self.run(self.session.reset)
+
+        def reset() -> None:
+            self.session.reset()  # which one that is, is known by now
+
+        await self.run(reset)
 
     async def settle(self) -> None:
         """Make what was appended survive a power cut."""
-        await self.run(self.storage.sync)
+
+        def sync() -> None:
+            self.storage.sync()
+
+        await self.run(sync)
 
     def close(self) -> None:
         """Finish writing and let go of the file."""
         self._writer.shutdown()
         self.storage.close()
 
+    def save_output(self, output: str | bytes, name: str = "") -> SavedOutput | None:
+        """Keep the whole of an output beside the session (`yiem_nb.tools.OutputStore`)."""
+        return self.storage.blobs.save_output(output, name)
+
+    def settle_right(self) -> None:
+        """Go on where this process may write."""
+        storage = self._right() if self._right is not None else self.storage
+        if storage is not self.storage:
+            self.storage, self.session = storage, Session(storage)
+
     async def _append(self, entry: SessionTreeEntry) -> None:
         await self.run(lambda: self.storage.append_entry(entry))
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do some other work with the session on the writer's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+        def settled() -> T:
+            self.settle_right()
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._writer, settled)

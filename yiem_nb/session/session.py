@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from yiem_nb.errors import ErrorCode, SessionError
 from yiem_nb.messages import AgentToolCall, MessageContent, UserMessage
@@ -24,6 +24,7 @@ from yiem_nb.session.entries import (
     SessionInfoEntry,
     SessionTreeEntry,
 )
+from yiem_nb.session.files import Files
 from yiem_nb.session.log import free_name
 from yiem_nb.session.place import How, Places, Plan, plan_place, plan_reset, stale_cells
 from yiem_nb.session.storage import JsonlSessionStorage, SessionOptions
@@ -256,12 +257,15 @@ class Session:
         leaf: str | None = None,
         *,
         everything: bool = False,
+        metadata: dict[str, Any] | None = None,
+        files: Files | None = None,
     ) -> Session:
         """Write the path to the leaf, or to another entry, as a session of its own.
 
         Lines are copied byte for byte, those of pi's earlier formats in today's; the old file stays
         as it is. The new one names it as its parent; without a `path` it lies beside it. With
-        `everything` all branches are copied.
+        `everything` all branches are copied; `metadata` is added to the old one's, and `files` says
+        how the new one is written.
 
         Raises
         ------
@@ -274,10 +278,10 @@ class Session:
         options = SessionOptions(
             where,
             cwd=self.storage.get_metadata().cwd,
-            metadata=self.storage.get_metadata().metadata,
+            metadata=self.storage.get_metadata().metadata | (metadata or {}),
             parent_session=str(self.storage.path),
         )
-        forked = Session(self.storage.copy(options, ids))
+        forked = Session(self.storage.copy(options, ids, files=files))
         # Labels and the name may lie on other branches and still speak of this one.
         labels, known = self.tree.labels(), forked.tree.labels()
         for entry_id in ids:

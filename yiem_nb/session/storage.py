@@ -58,6 +58,8 @@ class JsonlSessionStorage:
         Why nothing may be appended, or ``None``.
     problem
         Why entries are not saved, or ``None``.
+    in_memory
+        Whether nothing is meant to be saved, so that it is no problem either.
     blobs
         The large things that are kept beside the file; what is read here has them in it.
     """
@@ -74,6 +76,7 @@ class JsonlSessionStorage:
         files = files if files is not None else OsFiles()
         self.read_only: str | None = None
         self.problem: str | None = None
+        self.in_memory = False
         self._how: dict[str, Any] = {"durability": durability, "limits": limits, "files": files}
         self._durability = durability
         self._reads = TokenBucket(limits.reads_per_second)
@@ -131,7 +134,9 @@ class JsonlSessionStorage:
         storage._begin()
         return storage
 
-    def copy(self, options: SessionOptions, entry_ids: Iterable[str]) -> JsonlSessionStorage:
+    def copy(
+        self, options: SessionOptions, entry_ids: Iterable[str], *, files: Files | None = None
+    ) -> JsonlSessionStorage:
         """Begin a session with some of this one's entries, each line as it is where it is whole.
 
         Where an id or a parent had to be repaired, the repaired one is written.
@@ -143,7 +148,7 @@ class JsonlSessionStorage:
         """
         with self._lock:
             lines = [self._line_for_copy(entry_id) for entry_id in entry_ids]
-        storage = type(self)(options, **self._how)
+        storage = type(self)(options, **(self._how | ({"files": files} if files else {})))
         storage.blobs.take_from(self.blobs, [line for _, line in lines])
         storage._begin(lines)  # noqa: SLF001 - its own class
         return storage
@@ -477,6 +482,9 @@ class JsonlSessionStorage:
             self._say(error)
 
     def _say(self, error: OSError | None) -> None:
+        if self.in_memory:
+            self.problem = None
+            return
         if error is None:
             files = "file" if self.blobs.pending == 1 else "files"
             waits = f"not saved: {self.blobs.problem} ({self.blobs.pending} {files} pending)"
