@@ -151,6 +151,15 @@ def test_a_flood_of_displays_is_counted(notebook: Notebook) -> None:
     assert "(150 more displays are left out)" in result.text
 
 
+def test_what_another_thread_displays_meanwhile_is_not_the_calls(notebook: Notebook) -> None:
+    notebook.cell(
+        "import threading\nfrom IPython.display import display\n"
+        "def other():\n    t = threading.Thread(target=display, args=('from a bystander',))\n"
+        "    t.start(); t.join()"
+    )
+    assert "bystander" not in notebook.python("other()\ndisplay('from the code')").text
+
+
 def test_a_figure_is_shown_once(notebook: Notebook) -> None:
     notebook.cell("import matplotlib; matplotlib.use('agg')\nimport matplotlib.pyplot as plt")
     result = notebook.python("plt.plot([1, 2]); plt.gcf()")

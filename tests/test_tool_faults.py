@@ -132,6 +132,21 @@ def test_f32_f34_whatever_it_raises_is_contained(
     assert type(raised).__name__ in result.text
 
 
+def test_no_key_that_a_tool_prints_or_returns_goes_on(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hunter2hunter2")
+
+    def f():
+        """F."""
+        print(os.environ["SOME_API_KEY"])
+        return {"env": dict(os.environ)}
+
+    result = kernel.told(f)
+    assert "[redacted:SOME_API_KEY]" in result.text
+    assert "hunter2" not in result.text + repr(result.details)
+
+
 def test_f34_in_a_thread_of_its_own_a_keyboard_interrupt_is_the_functions(kernel: Kernel) -> None:
     def f():
         """F."""
@@ -157,6 +172,9 @@ def test_f36_a_thread_that_blocks_forever_is_given_up_and_listed(kernel: Kernel)
         assert result.details["code"] == "EXECUTION_TIMEOUT"
         assert result.text.startswith("begun\n")
         assert [each.tool_name for each in kernel.registry.calls.left] == ["f"]
+        (again,) = kernel.results(call("c1", "f"))
+        assert "is still running" in again.text
+        assert "was not started again" in again.text
         assert all(thread.daemon for thread in threading.enumerate() if "yiem" in thread.name)
     finally:
         go.set()

@@ -362,9 +362,9 @@ async def _call_tool(
 
 
 def _brief(partial: AgentToolResult) -> AgentToolResult:
-    """Cut progress that is longer than a result may be; it is shown and forgotten."""
+    """Hold progress to the limits of a result; it is shown and forgotten."""
     governor = Governor()
-    return partial if governor.fits(partial) else governor.fit(partial)
+    return governor.take(partial if governor.fits(partial) else governor.fit(partial))
 
 
 def _with_edit(step: PreparedToolCall, result: AgentToolResult) -> AgentToolResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,12 +68,19 @@ class CodeOutcome:
     names: NameChanges = field(default_factory=NameChanges)
 
 
-class _CapturingPublisher(DisplayPublisher):
-    """Keeps what is displayed; an update takes the place of what it updates."""
+_capturing: ContextVar[Any] = ContextVar("yiem_displays", default=None)
 
-    def __init__(self, outcome: CodeOutcome, **more: Any) -> None:
+
+class _CapturingPublisher(DisplayPublisher):
+    """Keeps what the code displays; an update takes the place of what it updates.
+
+    What others display meanwhile, such as a thread of an earlier cell, goes on to where it belongs.
+    """
+
+    def __init__(self, outcome: CodeOutcome, outer: Any, **more: Any) -> None:
         super().__init__(**more)  # type: ignore[no-untyped-call]
         self._outcome = outcome
+        self._outer = outer
         self._places: dict[str, int] = {}
 
     def publish(
@@ -84,7 +92,11 @@ class _CapturingPublisher(DisplayPublisher):
         update: bool = False,
         **more: Any,
     ) -> None:
-        """Keep one bundle."""
+        """Keep one bundle, or pass it on."""
+        if _capturing.get() is not self:
+            passed = {"transient": transient, "update": update, **more}
+            self._outer.publish(data, metadata, *args, **passed)
+            return
         shown = self._outcome.displays
         name = (transient or {}).get("display_id")
         if name is not None and name in self._places:
@@ -192,9 +204,11 @@ class UserCode:
         publisher, hook = shell.display_pub, sys.displayhook
         # Inside the trap IPython leaves the hook alone.
         with shell.display_trap, compat.without_tracebacks(shell):
-            shell.display_pub = _CapturingPublisher(outcome)
+            shell.display_pub = _CapturingPublisher(outcome, publisher)
             sys.displayhook = keep_value
+            token = _capturing.set(shell.display_pub)
             try:
                 yield
             finally:
+                _capturing.reset(token)
                 sys.displayhook, shell.display_pub = hook, publisher

@@ -12,6 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from yiem_nb.tools.text import redacted
+
 __all__ = [
     "APPROVAL_ENTRY",
     "ApprovalDesk",
@@ -102,7 +104,8 @@ class Decision:
             data["reason"] = self.reason
         if self.kind == "edit":
             data["arguments"] = self.arguments
-        return data
+        kept: dict[str, Any] = redacted(data)
+        return kept
 
 
 class Approver(Protocol):

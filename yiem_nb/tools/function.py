@@ -82,7 +82,12 @@ class FunctionExecute:
         # Its own signal fires with the run's, and when the call is given up.
         own = signal if self.timeout is None else AbortSignal()
         context = ToolContext(tool_call_id, own, progress, self.namespace())
-        running = RunningCall(self.shape.name, tool_call_id)
+        running = RunningCall(self.shape.name, tool_call_id, arguments)
+        if (earlier := self._calls.same(running)) is not None:
+            raise ToolTimeoutError(
+                f"The same call of {self.shape.name} is still running ({earlier.given_up}); "
+                "it was not started again."
+            )
         call = self._calls.watched(running, self.bound(arguments, context))
         work = self._runner(call, self.kind, self._describe, progress)
         limit = asyncio.timeout(self.timeout)

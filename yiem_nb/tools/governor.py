@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from yiem_nb.errors import redact
 from yiem_nb.messages import AgentToolResult, ImageContent, MessageContent, TextContent
 from yiem_nb.tools.context import OutputStore
-from yiem_nb.tools.text import MAX_CHARACTERS, clipped
+from yiem_nb.tools.text import MAX_CHARACTERS, clipped, redacted
 
 __all__ = [
     "MAX_IMAGES",
@@ -23,6 +24,7 @@ __all__ = [
     "Governor",
     "Shortened",
     "shortened",
+    "without_secrets",
 ]
 
 #: Text of one result, with what we say about it.
@@ -80,6 +82,21 @@ def _kept(text: str, store: OutputStore) -> dict[str, Any] | None:
     return None if found is None else {**found.reference, "path": found.path}
 
 
+def without_secrets(result: AgentToolResult) -> AgentToolResult:
+    """Return a result in which no key stands: it goes to a provider, a screen and a file."""
+    content = tuple(_redacted_block(block) for block in result.content)
+    details = redacted(result.details)
+    if content == result.content and details == result.details:
+        return result
+    return result.model_copy(update={"content": content, "details": details})
+
+
+def _redacted_block(block: MessageContent) -> MessageContent:
+    if not isinstance(block, TextContent) or (text := redact(block.text)) == block.text:
+        return block
+    return block.model_copy(update={"text": text})
+
+
 class Governor:
     """Holds the results of one turn to their limits.
 
@@ -103,9 +120,9 @@ class Governor:
         )
 
     def take(self, result: AgentToolResult) -> AgentToolResult:
-        """Count a result that is within its limits."""
+        """Count a result that is within its limits, and return it without secrets."""
         self._left -= _length(result.content)
-        return result
+        return without_secrets(result)
 
     def fit(self, result: AgentToolResult) -> AgentToolResult:
         """Cut a result that is not."""

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -102,8 +102,8 @@ class RunningCall:
 
     Parameters
     ----------
-    tool_name, tool_call_id
-        Which.
+    tool_name, tool_call_id, arguments
+        Which, and with what.
     started
         By the clock of `time.monotonic`.
     given_up
@@ -112,6 +112,7 @@ class RunningCall:
 
     tool_name: str
     tool_call_id: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     given_up: str = ""
 
@@ -149,6 +150,11 @@ class CallLog:
     def left(self) -> list[RunningCall]:
         """Those that nobody waits for, oldest first."""
         return [call for call in tuple(self._calls) if call.given_up]
+
+    def same(self, call: RunningCall) -> RunningCall | None:
+        """Return a call of the same tool with the same arguments that was given up and runs on."""
+        alike = (call.tool_name, call.arguments)
+        return next((left for left in self.left if (left.tool_name, left.arguments) == alike), None)
 
     def is_running(self, running: RunningCall) -> bool:
         """Whether a call has begun and not returned."""

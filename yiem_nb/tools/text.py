@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_CHARACTERS", "clipped", "few"]
+from typing import Any
+
+from yiem_nb.errors import redact
+
+__all__ = ["MAX_CHARACTERS", "clipped", "few", "redacted"]
 
 #: How much text of one result the model reads, about five thousand tokens.
 MAX_CHARACTERS = 20_000
@@ -28,3 +32,14 @@ def few(text: str) -> str:
     line = " ".join(text[: 2 * _MAX_FEW].split())
     fits = len(text) <= 2 * _MAX_FEW and len(line) <= _MAX_FEW
     return line.encode(errors="replace").decode() if fits else f"{len(text):,} characters"
+
+
+def redacted(value: Any, depth: int = 5) -> Any:
+    """Return text, or nested data, with every known secret replaced."""
+    if isinstance(value, str):
+        return redact(value)
+    if depth and type(value) is dict:
+        return {key: redacted(each, depth - 1) for key, each in value.items()}
+    if depth and type(value) is list:
+        return [redacted(each, depth - 1) for each in value]
+    return value
