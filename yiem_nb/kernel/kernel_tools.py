@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from yiem_nb.errors import InvalidParametersError, redact
 from yiem_nb.kernel.user_code import CodeOutcome, UserCode
@@ -73,13 +73,12 @@ class _KernelTools:
         self._registry = registry
         self._code = code
 
-    def python(self, code: str) -> AgentToolResult:
+    # Descriptions stand in the annotations: a section of a docstring would load its parser.
+
+    def python(self, code: Annotated[str, "The code, as in a notebook cell."]) -> AgentToolResult:
         """Run Python code in the notebook's kernel, on its variables.
 
         What it assigns stays. You get what it prints and displays, and the value of its last expression.
-
-        Args:
-            code: The code, as in a notebook cell.
         """
         values: list[AgentToolResult] = []
         describe = partial(to_result, format=self._registry.formatter, store=self._registry.store)
@@ -99,12 +98,10 @@ class _KernelTools:
             lines.append(f"… {len(found) - MAX_VARIABLES:,} more")
         return redact("\n".join(lines)) or "There are no variables yet."
 
-    def inspect(self, name: str) -> AgentToolResult:
-        """Look at one object: its type, its signature and documentation, and the head of its value.
-
-        Args:
-            name: A variable's name, or a dotted path such as pd.DataFrame.merge.
-        """
+    def inspect(
+        self, name: Annotated[str, "A variable's name, or a path such as pd.DataFrame.merge."]
+    ) -> AgentToolResult:
+        """Look at one object: its type, its signature and documentation, and the head of its value."""
         value = _found(self._registry.namespace(), name)
         lines = [f"{name}: {_kind(value)}"]
         if any(_SECRET.search(part) for part in name.split(".")):
