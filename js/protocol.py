@@ -24,6 +24,7 @@ BLOCKS = (
     messages.AgentToolCall,
 )
 MESSAGES = (messages.UserMessage, messages.AssistantMessage, messages.ToolResultMessage)
+SENT = get_args(protocol.KernelMessage)
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -37,7 +38,7 @@ def ts(kind: Any) -> str:
     if origin is Literal:
         return " | ".join(f'"{value}"' for value in arguments)
     if origin in (typing.Union, types.UnionType):
-        names = {BLOCKS: "ContentBlock", MESSAGES: "AgentMessage"}
+        names = {BLOCKS: "ContentBlock", MESSAGES: "AgentMessage", SENT: "KernelMessage"}
         bare = tuple(_bare(a) for a in arguments if _bare(a) is not messages.UnknownContent)
         return names.get(bare) or " | ".join(dict.fromkeys(ts(a) for a in arguments))
     if origin in (list, tuple):
@@ -108,10 +109,7 @@ def render() -> str:
     ]
     parts += [typed_dict(kind) for kind in kinds]
     sent = " | ".join(k.__name__ for k in get_args(protocol.KernelMessage))
-    parts.append(
-        "export interface Envelope {\n  readonly v: number;\n  readonly epoch: string;\n  readonly s: number;\n}\n"
-    )
-    parts.append(f"export type KernelMessage = Envelope & ({sent});\n")
+    parts.append(f"export type KernelMessage = {sent};\n")
     names = " | ".join(f'"{name}"' for name in protocol.OPERATIONS)
     parts.append(f"export type Operation = {names};\n")
     return "\n".join(parts)

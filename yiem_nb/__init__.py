@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from yiem_nb.events import AbortSignal as AbortSignal
     from yiem_nb.events import AgentEvent as AgentEvent
     from yiem_nb.magics import ask as ask
+    from yiem_nb.magics import chat as chat
     from yiem_nb.magics import load_ipython_extension as load_ipython_extension
     from yiem_nb.magics import prompt as prompt
     from yiem_nb.magics import unload_ipython_extension as unload_ipython_extension
@@ -55,7 +56,14 @@ _ROOMS = {
     "agent": ("Agent", "AgentOptions"),
     "errors": ("ErrorCode", "YiemError"),
     "events": ("AbortSignal", "AgentEvent"),
-    "magics": ("ask", "load_ipython_extension", "prompt", "unload_ipython_extension", "use"),
+    "magics": (
+        "ask",
+        "chat",
+        "load_ipython_extension",
+        "prompt",
+        "unload_ipython_extension",
+        "use",
+    ),
     "messages": (
         "AgentToolResult",
         "AssistantMessage",

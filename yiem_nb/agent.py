@@ -246,6 +246,18 @@ class Agent:
         self._follow_up.put(_as_messages(message)[0])
         self._queues_changed()
 
+    @property
+    def queued(self) -> tuple[tuple[AgentMessage, ...], tuple[AgentMessage, ...]]:
+        """What waits to be said: by `steer`, and by `follow_up`."""
+        return self._steering.waiting, self._follow_up.waiting
+
+    def withdraw(self, message: AgentMessage) -> bool:
+        """Take a message back from the queues; say whether it still waited."""
+        found = self._steering.remove(message) or self._follow_up.remove(message)
+        if found:
+            self._queues_changed()
+        return found
+
     async def reset(self) -> None:
         """Clear messages, queues and error; keep prompt, model and tools.
 
@@ -504,6 +516,13 @@ class _Queue:
     def drain(self) -> list[AgentMessage]:
         """Give away one message, or all, as the mode says."""
         return [self._messages.popleft() for _ in self.next]
+
+    def remove(self, message: AgentMessage) -> bool:
+        for index, waiting in enumerate(self._messages):
+            if waiting is message:
+                del self._messages[index]
+                return True
+        return False
 
     def clear(self) -> list[AgentMessage]:
         messages = list(self._messages)

@@ -1,5 +1,5 @@
 // The way to the kernel: messages in, wishes out. It owns no page and no state of the conversation.
-import type { KernelMessage, Operation } from "./protocol";
+import type { Operation, Packet } from "./protocol";
 import { VERSION } from "./protocol";
 import type { Store } from "./store";
 
@@ -65,18 +65,20 @@ export class Link {
     });
   }
 
-  private take(message: unknown): void {
-    if (typeof message !== "object" || message === null || !("kind" in message)) return;
-    const known = message as KernelMessage;
-    if (known.kind === "res" && known.v === VERSION) {
-      this.waiting.get(known.id)?.(known);
-      this.waiting.delete(known.id);
-      return;
-    }
+  private take(content: unknown): void {
+    if (typeof content !== "object" || content === null || !("all" in content)) return;
+    const packet = content as Packet;
+    if (!Array.isArray(packet.all)) return;
     try {
-      for (const turn of this.store.take(known)) this.need(turn);
+      for (const turn of this.store.take(packet)) this.need(turn);
     } catch (error) {
       console.error("yiem_nb: a message was not understood", error);
+    }
+    if (packet.v !== VERSION) return;
+    for (const message of packet.all) {
+      if (message.kind !== "res") continue;
+      this.waiting.get(message.id)?.(message);
+      this.waiting.delete(message.id);
     }
   }
 

@@ -166,6 +166,10 @@ export interface ToolApprovalRequestEvent {
   readonly toolCallId: string;
   readonly toolName: string;
   readonly args: Readonly<Record<string, unknown>>;
+  readonly nonce: string;
+  readonly reason: string;
+  readonly offersSession: boolean;
+  readonly problem: string;
   readonly type: "tool_approval_request";
 }
 
@@ -174,6 +178,7 @@ export interface ToolApprovalEndEvent {
   readonly toolName: string;
   readonly approved: boolean;
   readonly reason: string;
+  readonly args: Readonly<Record<string, unknown>> | null;
   readonly type: "tool_approval_end";
 }
 
@@ -258,6 +263,7 @@ export interface EventMessage {
   readonly origin: "cell" | "chat" | "python";
   readonly cell: string | null;
   readonly label: string;
+  readonly waiting: string;
   readonly n: number;
   readonly t: number;
   readonly e: AgentEvent;
@@ -284,6 +290,13 @@ export interface OpenBlockSnapshot {
   readonly text: string;
   readonly id: string;
   readonly name: string;
+}
+
+export interface Packet {
+  readonly v: number;
+  readonly epoch: string;
+  readonly s: number;
+  readonly all: readonly (KernelMessage)[];
 }
 
 export interface Queued {
@@ -361,18 +374,13 @@ export interface TurnSnapshot {
   readonly origin: "cell" | "chat" | "python";
   readonly cell: string | null;
   readonly label: string;
+  readonly waiting: string;
   readonly events: readonly (StampedEvent)[];
   readonly message: number;
   readonly open: readonly (OpenBlockSnapshot)[];
   readonly done: boolean;
 }
 
-export interface Envelope {
-  readonly v: number;
-  readonly epoch: string;
-  readonly s: number;
-}
-
-export type KernelMessage = Envelope & (SnapshotMessage | EventMessage | DeltaMessage | BlockMessage | TickMessage | StateMessage | ResultMessage);
+export type KernelMessage = SnapshotMessage | EventMessage | DeltaMessage | BlockMessage | TickMessage | StateMessage | ResultMessage;
 
 export type Operation = "prompt" | "steer" | "follow_up" | "unqueue" | "stop" | "approve" | "model" | "thinking" | "complete" | "earlier" | "insert";

@@ -1,5 +1,5 @@
 // What the kernel has said, whatever was lost, doubled or late on the way. No DOM.
-import { type Signal, signal } from "@preact/signals";
+import { batch, type Signal, signal } from "@preact/signals";
 import type {
   AgentEvent,
   BlockMessage,
@@ -7,6 +7,7 @@ import type {
   DeltaMessage,
   EventMessage,
   KernelMessage,
+  Packet,
   SessionView,
   StampedEvent,
   TickMessage,
@@ -27,6 +28,7 @@ export class Turn {
   origin: TurnOrigin = "chat";
   cell: string | null = null;
   label = "";
+  waiting = "";
   /** The fold of `events`, with the text that is arriving. */
   state: AgentState = EMPTY;
   /** The number of the event that began the streaming message; 0 while none streams. */
@@ -65,6 +67,7 @@ export class Turn {
     this.origin = message.origin;
     this.cell = message.cell;
     this.label = message.label;
+    this.waiting = message.waiting;
     if (this.byNumber.has(message.n)) return;
     this.byNumber.set(message.n, { n: message.n, t: message.t, e: message.e });
     const late = message.n < this.highest;
@@ -103,6 +106,7 @@ export class Turn {
     this.origin = snapshot.origin;
     this.cell = snapshot.cell;
     this.label = snapshot.label;
+    this.waiting = snapshot.waiting;
     for (const event of snapshot.events) this.byNumber.set(event.n, event);
     this.highest = Math.max(this.highest, ...snapshot.events.map((event) => event.n), 0);
     this.refold();
@@ -217,18 +221,20 @@ export class Store {
   lag = 0;
   private epoch = "";
 
-  /** Take a message; returns the turns that must be asked for again. */
-  take(message: KernelMessage, now = Date.now()): string[] {
-    if (message.v !== VERSION) {
+  /** Take a packet; returns the turns that must be asked for again, "" for all of them. */
+  take(packet: Packet, now = Date.now()): string[] {
+    if (packet.v !== VERSION) {
       this.link.value = "other";
       return [];
     }
-    if (message.epoch !== this.epoch) {
-      // Another start of the kernel: what was there stays readable, and is not taken for what comes.
-      const first = this.epoch === "";
-      this.epoch = message.epoch;
-      if (!first && message.kind !== "snap") return [""];
-    }
+    // Another start of the kernel: what was there stays readable, and is not taken for what comes.
+    const restarted = this.epoch !== "" && packet.epoch !== this.epoch;
+    this.epoch = packet.epoch;
+    const missing = batch(() => packet.all.flatMap((message) => this.one(message, now)));
+    return restarted ? [...missing, ""] : missing;
+  }
+
+  private one(message: KernelMessage, now: number): string[] {
     switch (message.kind) {
       case "snap":
         if (message.whole) this.earlier.value = message.earlier;

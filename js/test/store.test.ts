@@ -1,19 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { shapeOf } from "../src/derive";
-import type { AgentEvent, KernelMessage, SessionView, TurnSnapshot } from "../src/protocol";
+import type { AgentEvent, KernelMessage, Packet, SessionView, TurnSnapshot } from "../src/protocol";
 import { Store } from "../src/store";
 import { points } from "../src/text";
 
-type Bare<T> = T extends unknown ? Omit<T, "v" | "epoch" | "s"> : never;
-type Body = Bare<KernelMessage>;
+type Body = KernelMessage;
 
-function sent(body: Body, epoch = "a"): KernelMessage {
-  return { v: 1, epoch, s: 1, ...body } as KernelMessage;
+function sent(message: Body, epoch = "a"): Packet {
+  return { v: 1, epoch, s: 1, all: [message] };
 }
 
 const SESSION = { name: "n", queue: [], models: [], levels: [] } as unknown as SessionView;
-const AT = { turn: "t1", origin: "chat", cell: null, label: "m" } as const;
+const AT = { turn: "t1", origin: "chat", cell: null, label: "m", waiting: "" } as const;
 const assistant = (text: string): AgentEvent => ({
   type: "message_end",
   message: { role: "assistant", content: [{ type: "text", text }], stopReason: "stop" },
@@ -136,7 +135,7 @@ describe("what was sent is what is shown", () => {
 
   it("a message of another version is not read", () => {
     const store = new Store();
-    store.take({ ...sent(ev(1, { type: "agent_start" })), v: 2 } as KernelMessage);
+    store.take({ ...sent(ev(1, { type: "agent_start" })), v: 2 });
     expect(store.link.value).toBe("other");
     expect(store.turns.value).toEqual([]);
   });

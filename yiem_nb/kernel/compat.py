@@ -6,19 +6,23 @@ uses and has an answer for a terminal IPython, which has no kernel at all.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "CommTap",
     "PausedHistory",
     "cell_id",
+    "count_displays",
     "execution",
     "has_kernel",
     "is_headless",
     "kernel_name",
+    "main_loop",
     "without_tracebacks",
 ]
 
@@ -125,3 +129,121 @@ def _request(shell: Any) -> dict[str, Any]:
     """Return the execute request of the running cell, as the front end sent it."""
     get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
     return (get_parent("shell") or {}) if get_parent is not None else {}
+
+
+def main_loop(shell: Any) -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the kernel's main thread; ``None`` where there is no kernel."""
+    io_loop = getattr(getattr(shell, "kernel", None), "io_loop", None)
+    found = getattr(io_loop, "asyncio_loop", None)
+    return found if isinstance(found, asyncio.AbstractEventLoop) else None
+
+
+def count_displays(shell: Any) -> Callable[[], int]:
+    """Count from now on what is displayed on this thread; call what is returned for the number."""
+    seen = [0]
+
+    def count(message: Any) -> Any:
+        seen[0] += 1
+        return message
+
+    with suppress(AttributeError):  # a terminal displays nothing between our lines
+        shell.display_pub.register_hook(count)
+    return lambda: seen[0]
+
+
+class CommTap:
+    """Hears a comm's messages while a cell runs, which kernels by themselves deliver after it.
+
+    =====================  =====================================================================
+    ipykernel              how
+    =====================  =====================================================================
+    7.0 and newer          a thread of its own reads the shell channel; there messages of our
+                           comms are taken out before they queue behind the cell, whatever
+                           subshell they name
+    6.29, 6.30             the main thread is all there is: `pump`, which a blocked cell calls,
+                           looks through what waits
+    others, and no kernel  nothing: messages come through the comm, after the cell
+    =====================  =====================================================================
+
+    A handler runs on a foreign thread and must do no more than hand over.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._kernel: Any = getattr(shell, "kernel", None)
+        self._handlers: dict[str, Callable[[Any], None]] = {}
+        self._tapped = False
+
+    def open(self, comm_id: str, handler: Callable[[Any], None]) -> None:
+        """Call ``handler(data)`` with the data of each message of this comm, from now on."""
+        self._handlers[comm_id] = handler
+        thread = getattr(self._kernel, "shell_channel_thread", None)
+        if thread is None or self._tapped:
+            return
+        self._tapped = True
+        with suppress(AttributeError):  # a kernel that is built otherwise: the comm delivers
+            thread.io_loop.add_callback(self._listen)
+
+    def close(self, comm_id: str) -> None:
+        """Leave this comm's messages to the comm."""
+        self._handlers.pop(comm_id, None)
+
+    def _listen(self) -> None:
+        """Read the shell channel before the kernel does; on that channel's own thread."""
+        kernel = self._kernel
+        stream, usual = kernel.shell_stream, kernel.shell_channel_thread_main
+
+        async def receive(frames: list[Any]) -> None:
+            if not self._take(frames):
+                await usual(frames)
+
+        stream.on_recv(receive, copy=False)
+
+    def pump(self) -> None:
+        """Take messages of our comms from the queue of a kernel that has one; on its main thread.
+
+        What is not ours stays in its order.
+        """
+        waiting = getattr(self._kernel, "msg_queue", None)
+        if waiting is None or not self._handlers:
+            return
+        import zmq
+
+        self._kernel.shell_stream.flush(zmq.POLLIN)
+        others = []
+        while waiting.qsize():
+            item = waiting.get_nowait()
+            arguments = item[2]
+            ours = len(arguments) == 1 and isinstance(arguments[0], list)
+            if not (ours and self._take(arguments[0])):
+                others.append(item)
+        for item in others:
+            waiting.put_nowait(item)
+
+    @property
+    def needs_pump(self) -> bool:
+        """Whether `pump` does anything here."""
+        return hasattr(self._kernel, "msg_queue")
+
+    def _take(self, frames: list[Any]) -> bool:
+        """Hand over a message if it is one of ours; else leave no trace of having read it."""
+        session = self._kernel.session
+        try:
+            _, parts = session.feed_identities(frames, copy=False)
+            message = session.deserialize(parts, content=False, copy=False)
+            # Reading it again must not look like a replay.
+            session.digest_history.discard(bytes(parts[0]))
+            if message["header"]["msg_type"] != "comm_msg":
+                return False
+            content = session.unpack(message["content"])
+            handler = self._handlers.get(content.get("comm_id"))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            return False
+        if handler is None:
+            return False
+        # The page waits for its message to be answered so, and forgets it then.
+        status = {"execution_state": "idle"}
+        session.send(
+            self._kernel.iopub_socket, "status", status, parent=message, ident=b"kernel.status"
+        )
+        handler(content.get("data"))
+        return True

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from yiem_nb.agent import Agent, AgentOptions
+from yiem_nb.agent import Agent, AgentOptions, Prompt
 from yiem_nb.instructions import system_prompt
-from yiem_nb.kernel.approval import PlainApprover
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.tenure import Tenure
@@ -23,7 +22,7 @@ from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
 from yiem_nb.session.foreign import foreign_messages, with_note
 from yiem_nb.session.journal import SessionJournal
 from yiem_nb.state import AgentContext, StreamFn
-from yiem_nb.tools import Gate, ToolRegistry
+from yiem_nb.tools import Approver, Gate, ToolRegistry
 
 __all__ = ["Conversation"]
 
@@ -89,26 +88,29 @@ class Conversation:
 
     async def turn(
         self,
-        text: str,
+        prompt: Prompt,
         choice: Choice,
         cell: RunningCell,
         view: View,
         *,
         how: How = "place",
-        headless: bool,
+        approver: Approver | None,
     ) -> AssistantMessage:
-        """Run one prompt and show it; on the loop thread."""
+        """Run one prompt and show it; on the loop thread.
+
+        Without `approver` nobody can be asked.
+        """
         agent = self.agent
         if not agent.is_busy:
             self.gate.policy = self._registry.policy
-            self.gate.approver = None if headless else PlainApprover()
+            self.gate.approver = approver
             await self._go_to(cell, how)
             for line in [*_emptied(self.tenure.news), *_emptied(self._page.news)]:
                 view.notice(line)
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
         try:
-            return await self._prompt(text, cell.id, view)
+            return await self._prompt(prompt, cell.id, view)
         finally:
             unsubscribe()
 
@@ -160,9 +162,9 @@ class Conversation:
         self._recorded_model = context.model
         self._recorded_tools = context.active_tools or ()
 
-    async def _prompt(self, text: str, cell: str | None, view: View) -> AssistantMessage:
+    async def _prompt(self, prompt: Prompt, cell: str | None, view: View) -> AssistantMessage:
         try:
-            answer = await self.agent.prompt(text, cell_id=cell)
+            answer = await self.agent.prompt(prompt, cell_id=cell)
         except asyncio.CancelledError:
             await self._settle(view)
             raise

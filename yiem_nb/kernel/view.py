@@ -182,6 +182,8 @@ class CellView:
         self._ticker: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self.finished = asyncio.Event()
+        #: Whether growing text is not drawn, because another view shows it meanwhile.
+        self.hold = False
         self._wait(waiting_for)
 
     async def __call__(self, event: AgentEvent, signal: AbortSignal) -> None:
@@ -215,8 +217,8 @@ class CellView:
         segment = self._segment(event.index, event.kind)
         segment.text.feed(event.text)
         segment.pacer.received(len(event.text))
-        if segment.dirty:
-            return  # the ticker knows already
+        if segment.dirty or self.hold:
+            return  # the ticker knows already, or another view shows it
         segment.dirty = True
         if segment.fresh:
             self._refresh(segment)

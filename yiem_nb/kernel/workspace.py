@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import sys
@@ -9,12 +10,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-from yiem_nb.errors import ErrorCode, ProviderError
+from yiem_nb.agent import Prompt
+from yiem_nb.errors import CommandError, ErrorCode, ProviderError, YiemError
 from yiem_nb.events import AbortSignal
 from yiem_nb.kernel import compat
+from yiem_nb.kernel.approval import PlainApprover
 from yiem_nb.kernel.bridge import Bridge
 from yiem_nb.kernel.conversation import Conversation
 from yiem_nb.kernel.desk import SessionDesk
+from yiem_nb.kernel.front import FrontEnd
 from yiem_nb.kernel.functions import FunctionRunner
 from yiem_nb.kernel.kernel_tools import provide_kernel_tools
 from yiem_nb.kernel.notebook import MODEL_VARIABLE, find_notebook
@@ -23,14 +27,14 @@ from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.toolbox import Toolbox
 from yiem_nb.kernel.user_code import UserCode
-from yiem_nb.kernel.view import CellView, TerminalView, View, shell_publisher
+from yiem_nb.kernel.view import CellView, Publish, TerminalView, View, shell_publisher
 from yiem_nb.messages import AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
 from yiem_nb.session import How, Ledger, ledger_path, lock_folder
 from yiem_nb.state import AgentContext, StreamEvent
-from yiem_nb.tools import ToolRegistry
+from yiem_nb.tools import Approver, ToolRegistry
 
 __all__ = ["Workspace"]
 
@@ -54,14 +58,19 @@ class Workspace:
         self.shell = shell
         self.registry = registry
         self.toolbox = Toolbox(registry)
-        self.bridge = Bridge()
+        self.tap = compat.CommTap(shell)
+        self.bridge = Bridge(pump=self.tap.pump if self.tap.needs_pump else None)
+        #: Shows turns live in a browser; whoever knows how sets it.
+        self.front: FrontEnd | None = None
         self._settings = settings
+        #: How many cells wait for an answer: one, or more where a tool asks again.
+        self._asking = 0
         self._scripted: ScriptedProvider | None = None
         self._providers: dict[str, Any] = {}
         self._private = PrivateLoop()
         self._conversation: Conversation | None = None
         self._history: compat.PausedHistory | None = None
-        self.desk = SessionDesk(self._open)
+        self.desk = SessionDesk(self.open)
         registry.namespace = lambda: shell.user_ns
         functions = FunctionRunner(registry, self._private)
         registry.runner, registry.thread_runner = functions.on_main, functions.in_thread
@@ -95,9 +104,11 @@ class Workspace:
             The agent is answering already, for instance because a tool of it asks.
         """
         turn, view = self._turn(text, model, how, show_usage=show_usage)
+        self._asking += 1
         try:
             return _checked(self.bridge.run_sync(turn))
         finally:
+            self._asking -= 1
             view.abandon()
 
     async def ask_async(
@@ -115,26 +126,39 @@ class Workspace:
     ) -> tuple[Callable[[], Any], View]:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
         choice = self.choose(model)
-        conversation = self._open()
+        conversation = self.open()
         headless = compat.is_headless(self.shell)
         self._admit(conversation, headless=headless)
         cell = RunningCell(compat.cell_id(self.shell), compat.execution(self.shell))
-        view = self._view(choice, show_usage=show_usage)
+        view, approver = self._view(choice, cell.id, show_usage=show_usage)
 
         async def turn() -> AssistantMessage:
-            return await conversation.turn(text, choice, cell, view, how=how, headless=headless)
+            return await conversation.turn(text, choice, cell, view, how=how, approver=approver)
 
         return turn, view
 
-    def _view(self, choice: Choice, *, show_usage: bool) -> View:
+    def _view(
+        self, choice: Choice, cell: str | None, *, show_usage: bool
+    ) -> tuple[View, Approver | None]:
+        """Return what shows a turn of this cell, and who is asked in it."""
         label = choice.model.label
-        if compat.has_kernel(self.shell):
-            return CellView(
-                shell_publisher(self.shell),
-                waiting_for=choice.line if show_usage else label,
-                model=label,
-                show_usage=show_usage,
-            )
+        headless = compat.is_headless(self.shell)
+        asked = None if headless else PlainApprover()
+        if not compat.has_kernel(self.shell):
+            return self._terminal_view(label, show_usage=show_usage), asked
+
+        waiting = choice.line if show_usage else label
+
+        def plain(publish: Publish) -> CellView:
+            return CellView(publish, waiting_for=waiting, model=label, show_usage=show_usage)
+
+        publish = shell_publisher(self.shell)
+        if self.front is None or headless:
+            return plain(publish), asked
+        return self.front.view(publish, plain, cell=cell, label=label, waiting=waiting)
+
+    @staticmethod
+    def _terminal_view(label: str, *, show_usage: bool) -> View:
         out = sys.stdout
 
         def write(words: str) -> None:
@@ -143,15 +167,46 @@ class Workspace:
 
         return TerminalView(write, model=label, show_usage=show_usage)
 
+    async def converse(self, prompt: Prompt, view: View, approver: Approver) -> AssistantMessage:
+        """Run a prompt that no cell has asked, after all that was said; on the loop thread.
+
+        Functions of the notebook wait until the main thread is free.
+        """
+        main = compat.main_loop(self.shell)
+        if main is None:
+            raise YiemError(
+                "A prompt outside of a cell needs a kernel.", code=ErrorCode.KERNEL_UNAVAILABLE
+            )
+        conversation = self.open()
+        if conversation.tenure.question:
+            raise CommandError(
+                "This session was written elsewhere and nobody here has agreed to continue it.",
+                hint="Run a %%yiem cell once; it asks.",
+            )
+        choice = await asyncio.to_thread(self.choose, headless=False)
+        done = asyncio.Event()
+        here = asyncio.get_running_loop()
+
+        async def turn() -> AssistantMessage:
+            return await conversation.turn(
+                prompt, choice, RunningCell(), view, how="append", approver=approver
+            )
+
+        run = self.bridge.run_background(turn, main, lambda: here.call_soon_threadsafe(done.set))
+        await done.wait()
+        return run.result()
+
     # --- The model ---------------------------------------------------------------------
 
-    def choose(self, explicit: str = "") -> Choice:
-        """Say which model answers now."""
+    def choose(self, explicit: str = "", *, headless: bool | None = None) -> Choice:
+        """Say which model answers now; `headless` where it is known whether anybody looks."""
         explicit = explicit or os.environ.get(MODEL_VARIABLE, "")
         if self._scripted is not None and not explicit:
             return Choice(self._scripted.model, source="yiem.use")
         return resolve(
-            explicit=explicit, typed=self._settings(), headless=compat.is_headless(self.shell)
+            explicit=explicit,
+            typed=self._settings(),
+            headless=compat.is_headless(self.shell) if headless is None else headless,
         )
 
     def use(self, provider: ScriptedProvider | None) -> None:
@@ -170,7 +225,7 @@ class Workspace:
         self, model: Model, context: AgentContext, level: ThinkingLevel, signal: AbortSignal
     ) -> AsyncIterator[StreamEvent]:
         """Send a request to whoever serves `model`; the agent's `StreamFn`."""
-        conversation = self._open()
+        conversation = self.open()
         provider = self._provider(conversation.choice)
         async for event in provider(model, context, level, signal):
             yield event
@@ -190,7 +245,7 @@ class Workspace:
 
     # --- The session -------------------------------------------------------------------
 
-    def _open(self, *, private: bool = False) -> Conversation:
+    def open(self, *, private: bool = False) -> Conversation:
         """Open the notebook's session, once; a process that belongs to no notebook gets its own."""
         if self._conversation is None:
             tenure = Tenure(
@@ -215,7 +270,7 @@ class Workspace:
 
     def private(self, *, on: bool) -> str:
         """Keep the conversation in memory only from now on, or go on in the file."""
-        conversation = self._open(private=on)
+        conversation = self.open(private=on)
         conversation.agent.check_idle("change where it is kept")
         tenure, was = conversation.tenure, conversation.tenure.private
         if on:
@@ -240,6 +295,12 @@ class Workspace:
         conversation.take_context()
         return said
 
+    def insert_below(self, code: str) -> bool:
+        """Let the cell that waits for an answer put a cell below itself; say whether one waits."""
+        if self._asking:
+            self.shell.set_next_input(code)
+        return bool(self._asking)
+
     def stop(self) -> bool:
         """Stop what runs; say whether anything did."""
         conversation = self._conversation
@@ -250,7 +311,7 @@ class Workspace:
 
     def reset(self) -> None:
         """Start a new conversation; the file keeps the old one."""
-        conversation = self._open()
+        conversation = self.open()
         self.bridge.run_sync(conversation.agent.reset)
 
     def close(self) -> None:

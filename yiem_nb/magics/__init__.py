@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from yiem_nb.messages import AssistantMessage
     from yiem_nb.providers import ScriptedProvider
 
-__all__ = ["ask", "load_ipython_extension", "prompt", "unload_ipython_extension", "use"]
+__all__ = ["ask", "chat", "load_ipython_extension", "prompt", "unload_ipython_extension", "use"]
 
 _NAME = "YiemMagics"
 
@@ -62,6 +62,11 @@ def _magics() -> Any:
 def use(provider: ScriptedProvider | None) -> None:
     """Let a `ScriptedProvider` answer the prompts of this notebook; ``None`` ends that."""
     _magics().workspace.use(provider)
+
+
+def chat() -> None:
+    """Show the chat panel in this cell."""
+    _magics().chat()
 
 
 def ask(text: str) -> AssistantMessage:

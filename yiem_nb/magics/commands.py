@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Bool, Unicode, validate
 
+from yiem_nb.errors import CommandError, ErrorCode
 from yiem_nb.magics.grammar import (
+    ChatCommand,
     Command,
     HelpCommand,
     LeaveCommand,
@@ -29,7 +31,9 @@ from yiem_nb.magics.grammar import (
 )
 
 if TYPE_CHECKING:
+    from yiem_nb.kernel.front import FrontEnd
     from yiem_nb.kernel.workspace import Workspace
+    from yiem_nb.providers.resolve import Choice
 
 __all__ = ["YiemMagics"]
 
@@ -68,7 +72,36 @@ class YiemMagics(Magics):
             self._workspace = Workspace(
                 self.shell, lambda: Settings(self.model, self.base_url, self.api_key_env), registry
             )
+            self._workspace.front = self._front(self._workspace)
         return self._workspace
+
+    def _front(self, workspace: Workspace) -> FrontEnd | None:
+        """Return live views, where there is a kernel whose pages could show them."""
+        from yiem_nb.kernel import compat
+
+        if not compat.has_kernel(self.shell):
+            return None
+        from yiem_nb.widget.front import Front
+
+        return Front(workspace, self._take_model)
+
+    def _take_model(self, name: str) -> Choice:
+        """Choose a model; a name that means nothing leaves the choice as it was."""
+        choice = self.workspace.choose(name, headless=False)
+        self.model = name
+        self.workspace.use(None)
+        return choice
+
+    def chat(self) -> None:
+        """Show the chat panel in this cell."""
+        front = self.workspace.front
+        if front is None:
+            raise CommandError(
+                "A chat panel needs a notebook.",
+                hint="Ask with %yiem here.",
+                code=ErrorCode.KERNEL_UNAVAILABLE,
+            )
+        front.show_panel()
 
     def close(self) -> None:
         """Stop what runs and finish writing."""
@@ -116,6 +149,8 @@ class YiemMagics(Magics):
                 self._say(desk() if what is None else desk(what))
             case PrivateCommand(on=on):
                 self._say(self.workspace.private(on=on))
+            case ChatCommand():
+                self.chat()
             case StopCommand():
                 self._say("stopped" if self.workspace.stop() else "nothing was running")
             case ResetCommand():
@@ -144,10 +179,7 @@ class YiemMagics(Magics):
 
     def _choose(self, name: str) -> None:
         """Choose a model; a name that means nothing leaves the choice as it was."""
-        choice = self.workspace.choose(name)
-        self.model = name
-        self.workspace.use(None)
-        self._say(f"model: {choice.line}")
+        self._say(f"model: {self._take_model(name).line}")
 
     @staticmethod
     def _say(text: str) -> None:

@@ -19,6 +19,7 @@ from yiem_nb.errors import CommandError, ErrorCode
 __all__ = [
     "COMMANDS",
     "CellOptions",
+    "ChatCommand",
     "Command",
     "HelpCommand",
     "LeaveCommand",
@@ -119,6 +120,11 @@ class StopCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatCommand:
+    """Show the chat panel."""
+
+
+@dataclass(frozen=True, slots=True)
 class ResetCommand:
     """Start a new conversation."""
 
@@ -139,6 +145,7 @@ Command: TypeAlias = (
     | SessionCommand
     | PrivateCommand
     | StopCommand
+    | ChatCommand
     | ResetCommand
     | HelpCommand
 )
@@ -288,6 +295,7 @@ COMMANDS: dict[str, _Entry] = {
         _sub(on=_alone(PrivateCommand(on=True)), off=_alone(PrivateCommand(on=False))),
     ),
     "stop": _Entry("stop", "stop what is running", _alone(StopCommand())),
+    "chat": _Entry("chat", "show the chat panel here", _alone(ChatCommand())),
     "reset": _Entry("reset", "start over; the file keeps what was said", _alone(ResetCommand())),
     "help": _Entry("help", "show this", _alone(HelpCommand())),
 }

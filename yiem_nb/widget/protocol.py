@@ -1,10 +1,11 @@
 """What kernel and browser say to each other (pure).
 
-``js/src/protocol.ts`` is made from this module by ``python js/protocol.py``. Every message to the browser
-carries ``v``, ``epoch`` (another one after each start of the kernel) and ``s``, which counts them. None
-depends on another having arrived: events are numbered within their turn, text is addressed by its
-offset in code points, what is closed is sent whole, and a ``tick`` says how much there should be. So a
-message that is lost, doubled or late is found out and healed.
+``js/src/protocol.ts`` is made from this module by ``python js/protocol.py``. The browser is sent packets: all
+that happened within a thirtieth of a second, with ``v``, ``epoch`` (another one after each start of the
+kernel) and ``s``, which counts them. No message in them depends on another having arrived: events are
+numbered within their turn, text is addressed by its offset in code points, what is closed is sent whole,
+and a ``tick`` says how much there should be. So a packet that is lost, doubled or late is found out and
+healed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "ModelChoice",
     "NeedMessage",
     "OpenBlockSnapshot",
+    "Packet",
     "Queued",
     "RequestMessage",
     "ResultMessage",
@@ -67,6 +69,7 @@ class TurnSnapshot(TypedDict):
     origin: TurnOrigin
     cell: str | None
     label: str
+    waiting: str
     events: list[StampedEvent]
     message: int
     open: list[OpenBlockSnapshot]
@@ -125,6 +128,7 @@ class EventMessage(TypedDict):
     origin: TurnOrigin
     cell: str | None
     label: str
+    waiting: str
     n: int
     t: int
     e: dict[str, Any]
@@ -199,6 +203,15 @@ KernelMessage: TypeAlias = (
     | StateMessage
     | ResultMessage
 )
+
+
+class Packet(TypedDict):
+    """What one comm message holds."""
+
+    v: int
+    epoch: str
+    s: int
+    all: list[KernelMessage]
 
 
 class HelloMessage(TypedDict):

@@ -163,9 +163,7 @@ export function frameCode(pre: HTMLPreElement, language: string): void {
   frame.className = "yiem-code";
   const bar = document.createElement("div");
   bar.className = "yiem-code-bar";
-  const name = document.createElement("span");
-  name.textContent = language;
-  bar.append(name, button("copy", "Copy"));
+  bar.append(button("copy", "Copy"));
   if (/^(?:|py|python3?|ipython)$/.test(language)) bar.append(button("insert", "Insert as cell"));
   pre.replaceWith(frame);
   pre.dir = "ltr";

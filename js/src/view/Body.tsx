@@ -67,5 +67,5 @@ export function Body({ turn, block, final, onDraw }: Props) {
     };
   }, [turn, block, final]);
 
-  return <div class="yiem-body" ref={root} />;
+  return <div class="yiem-body jp-RenderedHTMLCommon" ref={root} />;
 }

@@ -243,7 +243,9 @@ function Running({
   return (
     <div class="yiem-running">
       <span class="yiem-muted">
-        {[empty ? visible(turn.label) : "", words, seconds(elapsed)].filter(Boolean).join(" · ")}
+        {[empty ? visible(turn.waiting || turn.label) : "", words, seconds(elapsed)]
+          .filter(Boolean)
+          .join(" · ")}
       </span>
       <button
         type="button"
