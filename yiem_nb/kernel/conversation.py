@@ -78,8 +78,6 @@ class Conversation:
             stream,
             self.journal,
         )
-        if context.messages:
-            self.gate.hear(f"the session file {storage.path.name}")
 
     @property
     def storage(self) -> JsonlSessionStorage:
@@ -105,6 +103,7 @@ class Conversation:
             self.gate.policy = self._registry.policy
             self.gate.approver = approver
             await self._go_to(cell, how)
+            self._listen_back()
             for line in [*_emptied(self.tenure.news), *_emptied(self._page.news)]:
                 view.notice(line)
             await self._configure(choice)
@@ -113,6 +112,12 @@ class Conversation:
             return await self._prompt(prompt, cell.id, view)
         finally:
             unsubscribe()
+
+    def _listen_back(self) -> None:
+        """Tell the gate whose words stand above: what was allowed for the session may end by them."""
+        self.gate.recall(self.agent.state.messages, self._registry.all())
+        if self._foreign:
+            self.gate.hear("messages that were written elsewhere")
 
     # --- Where a prompt goes -----------------------------------------------------------
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from yiem_nb.errors import ErrorCode
-from yiem_nb.messages import AgentToolCall, AgentToolResult
+from yiem_nb.messages import AgentMessage, AgentToolCall, AgentToolResult, ToolResultMessage
 from yiem_nb.tools.approval import ApprovalRequest, Approver, Decision
 from yiem_nb.tools.base import AgentTool
 from yiem_nb.tools.policy import AUTO, DENY, Policy
@@ -104,6 +104,14 @@ class Gate:
     def saw(self, tool: AgentTool) -> None:
         """Note that a result of `tool` is in the context."""
         self._heard.setdefault(_Voice(f"results of {tool.name}", tool.name, tool.untrusted))
+
+    def recall(self, messages: Iterable[AgentMessage], tools: Mapping[str, AgentTool]) -> None:
+        """Note whose words are in a conversation that was read from a session."""
+        for message in messages:
+            if isinstance(message, ToolResultMessage):
+                name, tool = message.tool_name, tools.get(message.tool_name)
+                is_foreign = tool is None or tool.untrusted
+                self._heard.setdefault(_Voice(f"results of {name}", name, is_foreign))
 
     def forget(self) -> None:
         """Begin with an empty context: what was heard is gone, what was allowed too."""
