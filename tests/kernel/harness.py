@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import KernelManager
@@ -52,7 +52,13 @@ class Cell:
 class Kernel:
     """One kernel process and its client."""
 
-    def __init__(self, python: str, cwd: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        python: str,
+        cwd: Path,
+        env: dict[str, str] | None = None,
+        stderr: int | IO[bytes] = subprocess.DEVNULL,
+    ) -> None:
         self.manager = KernelManager()
         self.manager._kernel_spec = KernelSpec(
             argv=[
@@ -76,9 +82,7 @@ class Kernel:
             "XDG_CONFIG_HOME": str(cwd / ".config"),
             "PYTHONWARNINGS": "ignore",
         }
-        self.manager.start_kernel(
-            env=clean | base | (env or {}), cwd=str(cwd), stderr=subprocess.DEVNULL
-        )
+        self.manager.start_kernel(env=clean | base | (env or {}), cwd=str(cwd), stderr=stderr)
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)

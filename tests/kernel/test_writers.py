@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.fake_openai import FakeOpenAi, Reply, serving, text
 from tests.kernel.envs import python_of
 from tests.kernel.harness import Cell, Kernel
-from tests.kernel.scenes import entries, notebook
+from tests.kernel.scenes import notebook
 from yiem_nb.messages import AssistantMessage, UserMessage
 from yiem_nb.session import JsonlSessionStorage, MessageEntry, ModelChangeEntry, SessionOptions
 
@@ -51,8 +52,9 @@ def asked(server: FakeOpenAi, number: int) -> list[str]:
 
 
 def said_in(folder: Path, name: str) -> list[str]:
-    told = (e["message"]["content"] for e in entries(folder, name) if e["type"] == "message")
-    return [c if isinstance(c, str) else "".join(b.get("text", "") for b in c) for c in told]
+    with JsonlSessionStorage.open(folder / f"{name}.yiem.jsonl") as storage:
+        kept = [storage.tree.entry(one) for one in storage.tree]
+    return [entry.message.text for entry in kept if isinstance(entry, MessageEntry)]
 
 
 # --- Two kernels ---------------------------------------------------------------------------
@@ -294,3 +296,77 @@ def test_a_conversation_that_is_private_from_the_start_makes_no_file(tmp_path: P
 def _holding(folder: Path, words: bytes) -> list[Path]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path for path in files if words in path.read_bytes()]
+
+
+def test_a_private_conversation_is_not_forked_or_exported(tmp_path: Path) -> None:
+    with notebook(tmp_path, text("covert answer")) as (kernel, _):
+        kernel.run("%yiem private on")
+        kernel.run("%%yiem\na covert question", cell_id="a")
+        for command in ("fork", "export"):
+            said = kernel.run(f"%yiem session {command}").error
+            assert "Nothing is written while the conversation is private" in said
+    assert _holding(tmp_path, b"covert") == []
+
+
+# --- A disk that is full -------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A real file system of 64 kB."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def fill(folder: Path) -> Path:
+    filler = folder / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 512)
+    return filler
+
+
+def test_on_a_full_disk_the_conversation_goes_on_and_says_what_is_not_saved(tmp_path: Path) -> None:
+    replies = [text(f"answer {number} " * 400) for number in range(5)]
+    with (
+        small_disk(tmp_path / "small") as small,
+        serving(*replies) as server,
+        (tmp_path / "stderr").open("wb") as stderr,
+    ):
+        told = {"JPY_SESSION_NAME": str(small / "n.ipynb")}
+        kernel = Kernel(python_of("newest"), tmp_path, told, stderr)
+        try:
+            prepare(kernel, server)
+            assert "saved" not in kernel.run("%%yiem\none", cell_id="a").text
+            filler = fill(small)
+            cell = kernel.run("%%yiem\n" + "two " * 2000, cell_id="b")
+            assert cell.status == "ok"
+            assert "answer 1" in cell.text
+            assert "not saved: the disk is full (" in cell.text
+            kept = Path(cell.text.partition("a copy is kept in ")[2].split("\n")[0])
+            assert said_in(kept.parent, "n")[-1].startswith("answer 1")
+            cell = kernel.run("%%yiem\nthree", cell_id="c")
+            assert "not saved: the disk is full (" in cell.text
+            filler.unlink()
+            assert "saved again: all of it is in n.yiem.jsonl" in kernel.run("%%yiem\nfour").text
+            assert not kept.exists()
+            assert len(said_in(small, "n")) == 8
+            fill(small)
+            kernel.run("%%yiem\n" + "five " * 2000, cell_id="e")
+            kernel.client.stop_channels()
+            kernel.manager.shutdown_kernel(now=False)
+        finally:
+            kernel.manager.shutdown_kernel(now=True)
+    words = (tmp_path / "stderr").read_text()
+    assert f"of {small / 'n.yiem.jsonl'} could not be saved; kept in {kept}" in words
+    assert said_in(kept.parent, "n")[-1].startswith("answer 4")

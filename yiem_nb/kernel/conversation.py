@@ -211,6 +211,7 @@ class Conversation:
         return [
             *_emptied(self._notices),
             *_emptied(self.tenure.notices),
+            *self.tenure.happened(),
             *self._registry.notices(),
         ]
 

@@ -40,7 +40,7 @@ class SessionDesk:
         stats = storage.get_session_stats()
         shown = len(conversation.agent.state.messages)
         lines = [
-            str(storage.path),
+            "in memory only" if conversation.tenure.private else str(storage.path),
             f"messages: {shown} in this conversation, {stats.message_count} in the file",
             f"tokens: {stats.total_tokens:,}",
         ]
@@ -122,6 +122,7 @@ class SessionDesk:
         session = self._idle()
         self._leaf(session)
         path = session.storage.path.with_name(file) if file else None
+        self._check_not_private()
         forked = session.fork(path)
         self._conversation().tenure.adopt(forked.storage)
         forked.storage.close()
@@ -143,6 +144,7 @@ class SessionDesk:
 
         session = self._conversation().journal.session
         self._leaf(session)
+        self._check_not_private()
         storage = session.storage
         stem = storage.path.name.removesuffix(SUFFIX)
         # Only what nobody but this command writes is written over, so that a cell may run again.
@@ -178,6 +180,13 @@ class SessionDesk:
             )
         conversation.journal.settle_right()
         return conversation.journal.session
+
+    def _check_not_private(self) -> None:
+        if self._conversation().tenure.private:
+            raise CommandError(
+                "Nothing is written while the conversation is private.",
+                hint="%yiem private off ends that.",
+            )
 
     def _found(self, session: Session, name: str) -> str:
         return session.find(name) if name else self._leaf(session)

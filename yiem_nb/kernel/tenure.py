@@ -9,7 +9,6 @@ is a view as well, until a person takes it on (issue 4; reliability 3.3).
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from yiem_nb.errors import CommandError, ErrorCode, SessionError, YiemError
 from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel.notebook import session_path, stray_session_path
 from yiem_nb.kernel.opening import find_session
+from yiem_nb.kernel.rescue import Rescue
 from yiem_nb.session import (
     JsonlSessionStorage,
     Ledger,
@@ -86,6 +86,7 @@ class Tenure:
         self.right: Right = "own"
         self.storage = self._in_memory(self._look()) if private else self._open()
         self.private = private
+        self._heard = (self.storage, 0)
 
     # --- Opening -----------------------------------------------------------------------
 
@@ -116,7 +117,6 @@ class Tenure:
         else:
             self.right = "own" if self._claim(path) else "held"
         if self.right == "own":
-            self.notices += storage.notices
             self._note(storage)
             return storage
         mine = self._instead(storage)
@@ -274,6 +274,11 @@ class Tenure:
             case _:
                 return ""
 
+    def happened(self) -> list[str]:
+        """Say what became of the file since this was asked last."""
+        heard, self._heard = self._heard, (self.storage, len(self.storage.notices))
+        return self.storage.notices[heard[1] if heard[0] is self.storage else 0 :]
+
     def saving(self) -> str:
         """Say after a turn what is not saved, and once that it is again."""
         return "" if self.private else self._rescue.look(self.storage)
@@ -317,7 +322,6 @@ class Tenure:
             # What a file asks for costs nobody anything.
             storage.append_entry(ThinkingLevelChangeEntry(thinking_level="off"))
             self._note(storage)
-        self.notices += storage.notices
 
     def take_over(self) -> str:
         """Own the original, bring what the fork holds alone home, and go on there.
@@ -404,58 +408,3 @@ def _bring_home(fork: JsonlSessionStorage, home: JsonlSessionStorage) -> int:
     home.append_entries(entries)
     home.set_leaf_id(fork.get_leaf_id())
     return len(entries)
-
-
-class Rescue:
-    """Keeps a copy elsewhere while a session cannot be saved where it belongs."""
-
-    def __init__(self) -> None:
-        self._troubled = False
-        self._copy: JsonlSessionStorage | None = None
-
-    def look(self, storage: JsonlSessionStorage) -> str:
-        """Say what is not saved, or, once, that it is again."""
-        if storage.problem is not None:
-            first, self._troubled = not self._troubled, True
-            if first:
-                self._begin(storage)
-            elif self._copy is not None:
-                self._add(self._copy, storage)
-            where = f"; a copy is kept in {self._copy.path}" if first and self._copy else ""
-            return f"{storage.problem}{where}"
-        if not self._troubled:
-            return ""
-        self._troubled = False
-        if self._copy is not None:
-            # It is ours, and a second copy would outlive a purge.
-            self._copy.close()
-            self._copy.path.unlink(missing_ok=True)
-            self._copy = None
-        return f"saved again: all of it is in {storage.path.name}"
-
-    def give_up(self, storage: JsonlSessionStorage) -> None:
-        """Say at the end of the kernel what is not saved, where somebody may still read it."""
-        self.look(storage)
-        entries = "1 entry" if storage.pending == 1 else f"{storage.pending} entries"
-        where = "nowhere" if self._copy is None else f"kept in {self._copy.path}"
-        said = f"yiem: {entries} of {storage.path} could not be saved; {where}.\n"
-        if sys.__stderr__ is not None:
-            sys.__stderr__.write(said)
-            sys.__stderr__.flush()
-        if self._copy is not None:
-            self._copy.close()
-
-    def _begin(self, storage: JsonlSessionStorage) -> None:
-        import platformdirs
-
-        folder = Path(platformdirs.user_state_dir("yiem_nb", appauthor=False)) / "unsaved"
-        try:
-            copy = Session(storage).fork(free_name(folder / storage.path.name), everything=True)
-        except (OSError, YiemError):
-            return
-        if copy.storage.problem is None:
-            self._copy = copy.storage
-
-    def _add(self, copy: JsonlSessionStorage, storage: JsonlSessionStorage) -> None:
-        new = [storage.tree.whole(one) for one in storage.tree if one not in copy.tree]
-        copy.append_entries(new)

@@ -105,7 +105,8 @@ class Ledger:
             with contextlib.suppress(ValueError, TypeError, RecursionError):
                 given: Any = json.loads(line)
                 found = LedgerLine(**given)
-                if isinstance(found.session, str) and found.session:
+                told = (found.session, found.path, found.notebook, found.leaf or "")
+                if found.session and all(isinstance(value, str) for value in told):
                     yield found
 
 
