@@ -1,6 +1,6 @@
 """A share of the durability programs; ``python -m tests.durability`` runs all of them."""
 
-from tests.durability import faults, fuzz, kill, writers
+from tests.durability import archive, faults, fuzz, kill, writers
 
 
 def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path):
@@ -38,3 +38,12 @@ def test_four_processes_lose_and_fuse_nothing(tmp_path):
 
     assert report.lost == 0
     assert report.notices == []
+
+
+def test_damaged_files_are_exported_and_purged_and_no_other_entry_is_lost(tmp_path):
+    report = archive.run(tmp_path, 72)
+
+    assert report.exported == report.files
+    assert report.purged >= 0.99 * report.files
+    assert report.emptied > 0
+    assert (report.lost, report.left) == (0, 0)

@@ -1,14 +1,12 @@
 """An export reads well, holds everything, loads nothing and runs nothing, whatever the file holds."""
 
 import base64
-import random
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from tests.durability.fuzz import DAMAGES, _sample
 from yiem_nb.messages import (
     AgentToolCall,
     AssistantMessage,
@@ -322,25 +320,6 @@ def _deep(levels):
     for _ in range(levels):
         value = [value]
     return value
-
-
-def test_no_damaged_file_makes_an_export_raise(tmp_path):
-    """The fuzz corpus: cuts, flips, splices, fused lines, zeros, noise, rewired parents."""
-    whole = _sample(tmp_path)
-    chance = random.Random(7)
-    path = tmp_path / "fuzzed.jsonl"
-    for number in range(180):
-        path.write_bytes(DAMAGES[number % len(DAMAGES)](whole, chance))
-        with reading(path, any_file=True) as session:
-            for format in FORMATS:
-                for branches in ("path", "all"):
-                    assert export(
-                        session.tree,
-                        session.tree.leaf,
-                        format=format,
-                        branches=branches,
-                        read=session.blobs.read,
-                    )
 
 
 ODD = st.recursive(

@@ -1,7 +1,6 @@
 """A purge takes out what was said, all of it or nothing, and never another entry."""
 
 import base64
-import random
 import subprocess
 import sys
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.durability.faults import FaultyFiles
-from tests.durability.fuzz import DAMAGES, _sample
 from yiem_nb.errors import CommandError, SessionError, SessionNotFoundError
 from yiem_nb.messages import AssistantMessage, ImageContent, ToolResultMessage, UserMessage
 from yiem_nb.models import Limits
@@ -25,7 +23,6 @@ from yiem_nb.session import (
 )
 from yiem_nb.session.lock import lock_folder
 from yiem_nb.session.purge import TOMBSTONE, carry_out, plan_purge
-from yiem_nb.session.reading import reading
 from yiem_nb.session.traces import matcher
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
@@ -415,38 +412,3 @@ def test_a_tombstone_is_an_entry_that_the_model_does_not_see(tmp_path):
 
     line = session.storage.path.read_bytes().split(b"\n")[1]
     assert isinstance(parse_line(line), CustomEntry)
-
-
-def lines_in(path):
-    """Map all entries to their bytes."""
-    with reading(path, any_file=True) as session:
-        index = session.index
-        return {one: index.line(index.tree.position(one)) for one in index.tree}
-
-
-def test_a_damaged_file_is_purged_or_refused_and_loses_no_other_entry(tmp_path):
-    """The fuzz corpus: what is left holds nothing of it and all that was read before."""
-    whole = _sample(tmp_path)
-    chance = random.Random(5)
-    path = tmp_path / "fuzzed.jsonl"
-    purged = 0
-    for number in range(90):
-        path.write_bytes(DAMAGES[number % len(DAMAGES)](whole, chance))
-        before = path.read_bytes()
-        word = chance.choice(["1 é", "ja ja", "yiem", "type", "\u2028 😀"])
-        read = lines_in(path)
-        plan = plan_purge(path, matches=matcher(word))
-        gone = {one.id for one in plan.entries}
-        try:
-            carry_out(plan, locks=tmp_path / "locks")
-        except SessionError:
-            assert path.read_bytes() == before
-            continue
-        purged += 1
-        again = lines_in(path)
-        assert list(again) == list(read)
-        for entry_id, line in again.items():
-            if entry_id.partition("~")[0] not in gone:
-                assert line == read[entry_id]
-        assert not plan_purge(path, matches=matcher(word)).edits
-    assert purged > 80

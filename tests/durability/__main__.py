@@ -1,14 +1,15 @@
-"""``python -m tests.durability kill|kill-agents|fuzz|faults|writers [COUNT]``."""
+"""``python -m tests.durability kill|kill-agents|fuzz|faults|writers|archive [COUNT]``."""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.durability import faults, fuzz, kill, writers
+from tests.durability import archive, faults, fuzz, kill, writers
 
 PROGRAMS = {"kill": (kill.run, 1000), "kill-agents": (kill.run_agents, 1000)}
 PROGRAMS |= {"fuzz": (fuzz.run, 20_000)}
 PROGRAMS |= {"faults": (faults.run, 50), "writers": (writers.run, 2000)}
+PROGRAMS |= {"archive": (archive.run, 1000)}
 
 
 def main():
