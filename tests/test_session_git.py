@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from yiem_nb.kernel.opening import open_session
 from yiem_nb.messages import AssistantMessage, ImageContent, UserMessage
 from yiem_nb.models import Limits
 from yiem_nb.session import JsonlSessionStorage, MessageEntry, Session, SessionOptions
@@ -212,20 +211,16 @@ def test_a_new_session_in_a_repository_is_told_of_unless_that_is_decided(
         assert (listed == b"") == decided
 
 
-def test_the_sentence_holds_the_command_that_ends_it(tmp_path, monkeypatch):
+def test_the_sentence_holds_the_command_that_ends_it(tmp_path):
     Repository(tmp_path)
     (tmp_path / ".gitattributes").unlink()
-    monkeypatch.chdir(tmp_path)
+    session = tmp_path / "n.yiem.jsonl"
 
-    storage, (notice,) = open_session(tmp_path / "n.ipynb")
-    storage.close()
+    notice = git_notice(session)
 
     assert notice.startswith("n.yiem.jsonl lies in a git repository and holds all that is said")
-    storage.path.unlink()
-    subprocess.run(notice.partition(": ")[2], shell=True, check=True)
-    storage, notices = open_session(tmp_path / "n.ipynb")
-    storage.close()
-    assert notices == []
+    subprocess.run(notice.partition(": ")[2], shell=True, check=True, cwd=tmp_path)
+    assert git_notice(session) is None
 
 
 def test_outside_of_a_repository_nothing_is_said(tmp_path):
