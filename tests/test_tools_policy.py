@@ -273,6 +273,17 @@ async def test_a_question_that_is_taken_back_cannot_be_answered() -> None:
     assert not desk.answer(Decision(nonce=request.nonce, kind="once"))
 
 
+async def test_an_answer_that_crosses_with_a_stop_is_taken_and_changes_nothing() -> None:
+    desk = ApprovalDesk()
+    request = ApprovalRequest(tool_call_id="c", tool_name="x", arguments={})
+    asked = asyncio.ensure_future(desk(request))
+    await asyncio.sleep(0)
+    asked.cancel()
+    assert desk.answer(Decision(nonce=request.nonce, kind="once"))
+    await asyncio.wait([asked])
+    assert asked.cancelled()
+
+
 # --- Going in circles ----------------------------------------------------------------------
 
 

@@ -34,6 +34,9 @@ UNKNOWN_PLACE = (
     " save, then run it again to ask at its place"
 )
 
+#: Entries that hold what was read before, in other words.
+_SUMMARIES = ("compaction", "branch_summary", "custom_message")
+
 
 class Conversation:
     """The agent of one session."""
@@ -56,6 +59,8 @@ class Conversation:
         self._placed_in = storage
         self._foreign = 0
         self.gate = Gate()
+        #: Asks for leave in place of a plain question; for a front end that can show one.
+        self.approver: Approver | None = None
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.
         self._execution = ""
@@ -118,6 +123,11 @@ class Conversation:
         self.gate.recall(self.agent.state.messages, self._registry.all())
         if self._foreign:
             self.gate.hear("messages that were written elsewhere")
+        tree = self.storage.tree
+        if any(tree.of_type(kind) for kind in _SUMMARIES):
+            on_path = {tree.type(entry) for entry in tree.path(tree.leaf)}
+            if on_path.intersection(_SUMMARIES):
+                self.gate.hear("a summary of earlier messages")
 
     # --- Where a prompt goes -----------------------------------------------------------
 
