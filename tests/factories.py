@@ -62,6 +62,7 @@ async def run(
     signal: AbortSignal | None = None,
     stream_fn: StreamFn | None = None,
     messages: Sequence[AgentMessage] = (),
+    model: Model = MODEL,
     **config: Any,
 ) -> list[AgentEvent]:
     """Run the loop on a script and collect its events."""
@@ -71,7 +72,7 @@ async def run(
         async for event in agent_loop(
             prompts,
             context,
-            AgentLoopConfig(MODEL, **config),
+            AgentLoopConfig(model, **config),
             signal or AbortSignal(),
             stream_fn or ScriptedProvider(turns, size=1000),
         )

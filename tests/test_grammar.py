@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from yiem_nb.errors import CommandError, ErrorCode
 from yiem_nb.magics.grammar import (
     CellOptions,
+    CompactCommand,
     HelpCommand,
     LeaveCommand,
     ModelCommand,
@@ -49,6 +50,8 @@ from yiem_nb.magics.grammar import (
         ("session", SessionCommand()),
         ("session name The wine study", SessionCommand("name", "The wine study")),
         ("session  label\tbaseline", SessionCommand("label", "baseline")),
+        ("compact", CompactCommand()),
+        ("compact keep the file names", CompactCommand("keep the file names")),
         ("session tree", SessionCommand("tree")),
         ("session hide", SessionCommand("hide", "")),
         ("session export out.md", SessionCommand("export", "out.md")),
@@ -94,7 +97,7 @@ def test_anything_else_is_a_question_as_it_stands(line: str) -> None:
             "/session x",
             (
                 "/session does not take 'x'. → Write %yiem /session [tree | name TEXT | label TEXT"
-                " | goto WHERE | hide [WHERE] | unhide [WHERE] | compare A B | fork [FILE] | export [FILE]"
+                " | goto WHERE [--summary [WHAT]] | hide [WHERE] | unhide [WHERE] | compare A B | fork [FILE] | export [FILE]"
                 " | takeover]"
             ),
         ),

@@ -32,7 +32,7 @@ def event_of(written: dict[str, Any]) -> Any:
     """Read an event back from its line."""
     fields = {to_snake(name): value for name, value in written.items() if name != "type"}
     for name in ("message", "result", "partial_result"):
-        if name in fields:
+        if fields.get(name) is not None:
             adapter = _MESSAGE if name == "message" else _RESULT
             fields[name] = adapter.validate_python(
                 fields[name] | {"timestamp": 0} if name == "message" else fields[name]

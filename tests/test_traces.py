@@ -18,9 +18,12 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from tests.factories import call, run, stream, tool
 from yiem_nb.events import AbortSignal, AgentEndEvent, MessageUpdateEvent
-from yiem_nb.messages import AgentToolResult, AssistantMessage, StopReason
+from yiem_nb.messages import AgentToolResult, AssistantMessage, StopReason, UserMessage
+from yiem_nb.models import Model
 from yiem_nb.state import AgentState, reduce
 
+#: So small that a prompt of 300 words is too much for a request.
+SMALL = Model(id="small", context_window=400)
 FOLDER = Path(__file__).resolve().parent / "traces"
 
 
@@ -42,6 +45,12 @@ async def _stopped_during_a_call() -> list[Any]:
     return await run([call("c1"), "never"], tools=[tool(execute=wait)], signal=signal)
 
 
+async def _compacted() -> list[Any]:
+    words = UserMessage("word " * 300)
+    turns = ["a summary", call("c1", n=1), "done"]
+    return await run(turns, prompts=[words, UserMessage("go")], tools=[tool()], model=SMALL)
+
+
 SCENES: dict[str, Any] = {
     "text": lambda: run(["hello"]),
     "one-call": lambda: run([call("c1", n=1), "done"], tools=[tool()]),
@@ -55,6 +64,7 @@ SCENES: dict[str, Any] = {
     ),
     "stopped-while-streaming": _stopped_while_streaming,
     "stopped-during-a-call": _stopped_during_a_call,
+    "compacted": _compacted,
 }
 
 
@@ -84,5 +94,9 @@ async def test_a_run_leaves_the_agreed_trace_and_its_fold_is_the_state(name: str
     for event in events:
         state = reduce(state, event)
     assert isinstance(events[-1], AgentEndEvent)
-    assert state.messages == events[-1].messages
+    if name == "compacted":
+        assert [message.role for message in state.messages][:2] == ["user", "user"]
+        assert "a summary" in state.messages[0].text
+    else:
+        assert state.messages == events[-1].messages
     assert (state.is_streaming, state.pending_tool_calls) == (False, ())

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TypeAlias
 
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
+from yiem_nb.compaction import Compaction
 from yiem_nb.errors import (
     AgentBusyError,
+    CompactionError,
     ErrorCode,
     InvalidMessageRoleError,
     ProviderError,
@@ -26,9 +28,8 @@ from yiem_nb.events import (
     AbortSignal,
     AgentEndEvent,
     AgentEvent,
+    CompactionEndEvent,
     Listener,
-    MessageEndEvent,
-    MessageUpdateEvent,
     QueueUpdateEvent,
     TurnEndEvent,
 )
@@ -38,16 +39,14 @@ from yiem_nb.loop import AgentLoopConfig, agent_loop, agent_loop_continue, check
 from yiem_nb.messages import (
     AgentMessage,
     AssistantMessage,
-    ToolResultMessage,
     UserMessage,
 )
 from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
+from yiem_nb.queues import MessageQueue
+from yiem_nb.scribe import Journal, Scribe
 from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
 from yiem_nb.tools import (
-    APPROVAL_ENTRY,
     AgentTool,
-    ApprovalRequest,
-    Decision,
     Gate,
     OutputStore,
     ToolExecutionMode,
@@ -56,36 +55,6 @@ from yiem_nb.tools import (
 __all__ = ["Agent", "AgentOptions", "Journal", "Prompt"]
 
 Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
-
-
-class Journal(Protocol):
-    """Where a conversation is kept. Each call returns when the entry is safe from a crash."""
-
-    async def message(
-        self, message: AgentMessage, *, cell_id: str | None = None, request_hash: str | None = None
-    ) -> None:
-        """Append a message; `cell_id` names a prompt's cell, `request_hash` what was answered."""
-
-    async def delta(self, event: MessageUpdateEvent) -> None:
-        """Keep, now and then, what has arrived of an answer; the answer supersedes it."""
-
-    async def model(self, model: Model) -> None:
-        """Append a change of the model."""
-
-    async def thinking_level(self, level: ThinkingLevel) -> None:
-        """Append a change of the thinking level."""
-
-    async def tools(self, names: Sequence[str]) -> None:
-        """Append a change of the active tools."""
-
-    async def custom(self, kind: str, data: Any) -> None:
-        """Append data that no model sees."""
-
-    async def new_root(self) -> None:
-        """Let the next message start a tree of its own."""
-
-    async def settle(self) -> None:
-        """Make what was appended durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +80,8 @@ class AgentOptions:
     gate: Gate | None = None
     #: Keeps the whole of results that are too long for the model.
     store: OutputStore | None = None
+    #: Whether a summary may stand for the beginning of a conversation that grows too long.
+    compaction: bool = True
     #: The last word on each request: called with what would be sent, returns what is sent.
     prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
 
@@ -138,7 +109,7 @@ class Agent:
     ) -> None:
         self.options = options
         self._stream_fn = stream_fn
-        self._journal = journal
+        self._scribe = Scribe(journal)
         self._state = AgentState(
             system_prompt=options.system_prompt,
             model=options.model,
@@ -146,15 +117,12 @@ class Agent:
             tools=tools_by_name(options.tools),
             messages=tuple(options.messages),
         )
-        self._steering = _Queue(options.steering_mode)
-        self._follow_up = _Queue(options.follow_up_mode)
+        self._steering = MessageQueue(options.steering_mode)
+        self._follow_up = MessageQueue(options.follow_up_mode)
         self._subscriptions: list[Subscription] = []
         self._signal: AbortSignal | None = None
         self._requests: deque[float] = deque()
-        self._unwritten: list[Callable[[Journal], Awaitable[None]]] = []
-        self._early: _EarlyResults | None = None
         self._hasher = RequestHasher()
-        self._request_hash: str | None = None
 
     # --- What is so --------------------------------------------------------------------
 
@@ -227,6 +195,48 @@ class Agent:
         check_can_continue(messages)
         return await self._run(agent_loop_continue)
 
+    async def compact(self, instructions: str = "") -> CompactionEndEvent:
+        """Let a summary stand for the beginning of the conversation; the file keeps all of it.
+
+        Parameters
+        ----------
+        instructions
+            What the summary is to hold above all.
+
+        Returns
+        -------
+        CompactionEndEvent
+            How it went, with the tokens before and after as estimates.
+
+        Raises
+        ------
+        AgentBusyError
+            While a run is under way.
+        CompactionError
+            There is nothing to summarise, or the summary could not be made; nothing changes.
+        """
+        self.check_idle("compact the conversation")
+        compaction: Compaction | None = None
+
+        def start(
+            context: AgentContext, config: AgentLoopConfig, signal: AbortSignal, stream_fn: StreamFn
+        ) -> AsyncIterator[AgentEvent]:
+            nonlocal compaction
+            reason = "it was asked for"
+            compaction = Compaction(
+                context, config.model, config.thinking_level, signal, reason, instructions
+            )
+            return compaction.run(stream_fn)
+
+        await self._run(start)
+        assert compaction is not None
+        if not compaction.done:
+            raise CompactionError(
+                f"The conversation was not compacted. {compaction.end.error_message}",
+                hint="It is as it was.",
+            )
+        return compaction.end
+
     def abort(self, reason: str = "stopped") -> list[AgentMessage]:
         """Stop the run, if there is one, and return the queued messages this clears."""
         cleared = [*self._steering.clear(), *self._follow_up.clear()]
@@ -269,8 +279,8 @@ class Agent:
         self._state = replace(self._state, messages=(), error_message=None)
         if self.options.gate is not None:
             self.options.gate.forget()
-        if self._journal is not None:
-            await self._journal.new_root()
+        if self._scribe.journal is not None:
+            await self._scribe.journal.new_root()
 
     # --- Settings ----------------------------------------------------------------------
 
@@ -345,8 +355,7 @@ class Agent:
         answer = AssistantMessage()
         try:
             async for event in events:
-                if self._journal is not None:
-                    await self._persist(self._journal, event, cell_id)
+                await self._scribe.event(event, cell_id)
                 if isinstance(event, TurnEndEvent):
                     answer = event.message
                 self._happened(event, signal)
@@ -355,7 +364,7 @@ class Agent:
             if self._state.is_streaming:  # torn: the journal failed, or the loop is being stopped
                 self._happened(AgentEndEvent(()), signal)
             self._signal = None
-            self._early = None
+            self._scribe.end()
 
     def _happened(self, event: AgentEvent, signal: AbortSignal) -> None:
         self._state = reduce(self._state, event)
@@ -374,11 +383,12 @@ class Agent:
             turns_per_run=options.limits.turns_per_run,
             gate=options.gate,
             store=options.store,
-            on_approval=self._keep_approval,
+            on_approval=self._scribe.approval,
             steering=self._steering.drain,
             follow_up=self._follow_up.drain,
+            compaction=options.compaction,
             prepare_context=partial(self._prepare, model, self._state.thinking_level),
-            on_tool_result=self._keep_result,
+            on_tool_result=self._scribe.result,
         )
 
     async def _prepare(
@@ -391,60 +401,14 @@ class Agent:
         context = replace(context, system_prompt=state.system_prompt, tools=dict(state.tools))
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
-        self._request_hash = self._hasher.hash(model, level, context)
+        self._scribe.request_hash = self._hasher.hash(model, level, context)
         return context
 
-    async def _persist(self, journal: Journal, event: AgentEvent, cell_id: str | None) -> None:
-        """Write down what the event settles, before anybody hears of it."""
-        if isinstance(event, MessageUpdateEvent):
-            await journal.delta(event)
-        elif isinstance(event, MessageEndEvent):
-            message = event.message
-            if isinstance(message, AssistantMessage):
-                self._early = _EarlyResults(message)
-                digest, self._request_hash = self._request_hash, None
-                await journal.message(message, request_hash=digest)
-            elif isinstance(message, ToolResultMessage):
-                if self._early is None or not self._early.written(message):
-                    await journal.message(message)
-            else:
-                await journal.message(message, cell_id=cell_id)
-        elif isinstance(event, TurnEndEvent):
-            await self._write()
-            await journal.settle()
-
-    async def _keep_result(self, message: ToolResultMessage) -> None:
-        """Write a result as soon as it and all before it are there, not when the batch ends.
-
-        The last one is left to its own event, which follows at once and may mark it as aborted.
-        """
-        if self._journal is None or self._early is None:
-            return
-        for ready in self._early.ready(message):
-            await self._journal.message(ready)
-
-    async def _keep_approval(self, request: ApprovalRequest, decision: Decision) -> None:
-        """Write a decision down before anything acts on it.
-
-        It stands between the call and its result, where readers that do not know it see nothing.
-        """
-        if self._journal is not None:
-            await self._journal.custom(APPROVAL_ENTRY, decision.record(request))
-
-    async def _write(self, change: Callable[[Journal], Awaitable[None]] | None = None) -> None:
-        """Write settings down: now, or, during a run, when the turn is over.
-
-        A setting between a call and its result would tear the two apart in the tree.
-        """
-        if change is not None:
-            self._unwritten.append(change)
-            if self.is_busy:
-                return
-        journal, changes = self._journal, self._unwritten
-        self._unwritten = []
-        if journal is not None:
-            for write in changes:
-                await write(journal)
+    async def _write(self, change: Callable[[Journal], Awaitable[None]]) -> None:
+        """Write a setting down: now, or, during a run, when the turn is over."""
+        self._scribe.later(change)
+        if not self.is_busy:
+            await self._scribe.settings()
 
     def _notify(self, event: AgentEvent, signal: AbortSignal) -> None:
         for subscription in tuple(self._subscriptions):  # another thread may unsubscribe meanwhile
@@ -478,7 +442,7 @@ class Agent:
         if limit is not None and len(self._state.messages) + new > limit:
             raise RateLimitedError(
                 f"This conversation has reached its limit of {limit} messages.",
-                hint="Start a new one with %yiem reset, or raise Limits(messages_per_session=…).",
+                hint="%yiem compact makes room, %yiem reset starts over; or raise Limits(messages_per_session=…).",
             )
 
     def _check_requests(self) -> None:
@@ -492,66 +456,6 @@ class Agent:
                 f"{limit} requests were sent within the last minute, which is the limit.",
                 hint=f"Try again in {wait:.0f} s, or raise Limits(messages_per_minute=…).",
             )
-
-
-class _Queue:
-    """Messages that wait to be said."""
-
-    def __init__(self, mode: QueueMode) -> None:
-        self._mode = mode
-        self._messages: deque[AgentMessage] = deque()
-
-    @property
-    def waiting(self) -> tuple[AgentMessage, ...]:
-        return tuple(self._messages)
-
-    @property
-    def next(self) -> tuple[AgentMessage, ...]:
-        """What `drain` would give away."""
-        return self.waiting if self._mode is QueueMode.ALL else self.waiting[:1]
-
-    def put(self, message: AgentMessage) -> None:
-        self._messages.append(message)
-
-    def drain(self) -> list[AgentMessage]:
-        """Give away one message, or all, as the mode says."""
-        return [self._messages.popleft() for _ in self.next]
-
-    def remove(self, message: AgentMessage) -> bool:
-        for index, waiting in enumerate(self._messages):
-            if waiting is message:
-                del self._messages[index]
-                return True
-        return False
-
-    def clear(self) -> list[AgentMessage]:
-        messages = list(self._messages)
-        self._messages.clear()
-        return messages
-
-
-class _EarlyResults:
-    """Which results of a batch were written before their own events, in source order."""
-
-    def __init__(self, answer: AssistantMessage) -> None:
-        self._order = [call.id for call in answer.tool_calls][:-1]
-        self._finished: dict[str, ToolResultMessage] = {}
-        self._written: set[str] = set()
-
-    def ready(self, message: ToolResultMessage) -> list[ToolResultMessage]:
-        """Take a finished result; return those that can be written now."""
-        self._finished[message.tool_call_id] = message
-        ready = []
-        for call_id in self._order:
-            if call_id not in self._finished:
-                break
-            if call_id not in self._written:
-                self._written.add(call_id)
-                ready.append(self._finished[call_id])
-        return ready
-
-    def written(self, message: ToolResultMessage) -> bool:
-        return message.tool_call_id in self._written
 
 
 def _as_messages(prompt: Prompt) -> tuple[AgentMessage, ...]:

@@ -7,7 +7,8 @@
     │   ├── AgentBusyError         AGENT_BUSY
     │   ├── InvalidMessageRoleError  INVALID_MESSAGE_ROLE
     │   ├── SessionNotFoundError   AGENT_NOT_FOUND
-    │   └── RateLimitedError       RATE_LIMITED
+    │   ├── RateLimitedError       RATE_LIMITED
+    │   └── CompactionError        COMPACTION_FAILED
     ├── ToolError                  a tool, its definition or its arguments
     │   ├── ToolNotFoundError      TOOL_NOT_FOUND
     │   ├── ToolNotSupportedError  TOOL_NOT_SUPPORTED
@@ -32,6 +33,7 @@ __all__ = [
     "AgentBusyError",
     "AgentError",
     "CommandError",
+    "CompactionError",
     "ErrorCode",
     "InvalidMessageRoleError",
     "InvalidParametersError",
@@ -57,6 +59,7 @@ class ErrorCode(StrEnum):
     INVALID_MESSAGE_ROLE = "INVALID_MESSAGE_ROLE"
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
     RATE_LIMITED = "RATE_LIMITED"
+    COMPACTION_FAILED = "COMPACTION_FAILED"
 
     TOOL_NOT_FOUND = "TOOL_NOT_FOUND"
     EXECUTION_TIMEOUT = "EXECUTION_TIMEOUT"
@@ -151,6 +154,12 @@ class RateLimitedError(AgentError):
     """One of our own limits was reached (SPEC-9.1); the hint says how to raise it."""
 
     code = ErrorCode.RATE_LIMITED
+
+
+class CompactionError(AgentError):
+    """A summary could not be made; the conversation is as it was."""
+
+    code = ErrorCode.COMPACTION_FAILED
 
 
 class ToolError(YiemError):

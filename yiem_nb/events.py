@@ -19,6 +19,8 @@ from yiem_nb.messages import (
     AgentToolResult,
     AssistantMessage,
     ToolResultMessage,
+    Usage,
+    UserMessage,
 )
 
 __all__ = [
@@ -192,9 +194,17 @@ class CompactionStartEvent:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEndEvent:
-    """The summary is in place, or could not be made."""
+    """The summary is in place, or could not be made.
 
-    summary: str = ""
+    The conversation is `message` and the last `kept` messages from now on; where `message` is
+    ``None`` it is as it was, and `error_message` says why. Tokens are estimates.
+    """
+
+    message: UserMessage | None = None
+    kept: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usage: Usage | None = None
     error_message: str | None = None
     type: Literal["compaction_end"] = field(default="compaction_end", init=False)
 

@@ -11,12 +11,11 @@ it) before the next step is taken.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from yiem_nb.calls import AgentLoopConfig, Batch, ToolBlock, sentence, settled
+from yiem_nb.compaction import Compaction, close_stream, meter_of, room_of
 from yiem_nb.errors import ErrorCode, InvalidMessageRoleError, RateLimitedError, YiemError
 from yiem_nb.events import (
     CALLEE_RAISES,
@@ -40,7 +39,7 @@ from yiem_nb.messages import (
     StopReason,
     ToolResultMessage,
 )
-from yiem_nb.state import AgentContext, Deltas, StreamEvent, StreamFn
+from yiem_nb.state import AgentContext, Deltas, StreamFn
 from yiem_nb.tools import Repeats
 
 __all__ = [
@@ -51,9 +50,6 @@ __all__ = [
     "check_can_continue",
     "stream_assistant_response",
 ]
-
-#: How long a stream may take to close its connection.
-CLOSE_SECONDS = 1.0
 
 
 def agent_loop(
@@ -128,39 +124,115 @@ async def _run(
     signal: AbortSignal,
     stream_fn: StreamFn,
 ) -> AsyncIterator[AgentEvent]:
-    history = list(context.messages)
-    known = len(history)
+    talk = _Talk(context, config, signal)
     yield AgentStartEvent()
     pending: tuple[AgentMessage, ...] = (*prompts, *config.steering())
-    pace = _Pace(config.turns_per_run)
     while True:
-        yield TurnStartEvent()
-        for message in pending:
-            history.append(message)
-            yield MessageStartEvent(message)
-            yield MessageEndEvent(message)
-        exchange = _Exchange(replace(context, messages=tuple(history)), config, signal, pace)
-        async for event in exchange.run(stream_fn):
+        async for event in talk.turn(pending, stream_fn):
             yield event
-        request, answer = exchange.context, exchange.answer
-        history.append(answer)
-        results: list[ToolResultMessage] = []
-        if not _failed(answer):
-            seen = replace(request, messages=tuple(history))
-            batch = Batch(answer, seen, config, signal, pace.repeats)
-            async for event in batch.run():
-                yield event
-            results = batch.messages
-            history.extend(results)
-        yield TurnEndEvent(answer, tuple(results))
-        if _failed(answer) or signal.aborted:
+        if talk.goes_again:
+            pending = ()
+            continue
+        if _failed(talk.answer) or signal.aborted:
             break
         pending = tuple(config.steering())
-        if not pending and not results:
-            pending = tuple(config.follow_up())
-        if not pending and not results:
-            break
-    yield AgentEndEvent(tuple(history[known:]))
+        if not talk.results:
+            pending = pending or tuple(config.follow_up())
+            if not pending:
+                break
+    yield AgentEndEvent(tuple(talk.said))
+
+
+class _Talk:
+    """The conversation of a run: what the model sees of it, and what was said in this run.
+
+    `answer` and `results` are those of the last turn.
+    """
+
+    def __init__(self, context: AgentContext, config: AgentLoopConfig, signal: AbortSignal) -> None:
+        self.said: list[AgentMessage] = []
+        self.answer = AssistantMessage()
+        self.results: list[ToolResultMessage] = []
+        #: Whether the last request did not fit, and a smaller one is to be tried.
+        self.goes_again = False
+        self._context = context
+        self._messages = list(context.messages)
+        self._room = room_of(config.model)
+        self._meter = meter_of(context)
+        self._config = config
+        self._signal = signal
+        #: A summary that could not be made is not tried again in this run.
+        self._tries = config.compaction
+        self._overflowed = False
+        self._pace = _Pace(config.turns_per_run)
+
+    @property
+    def context(self) -> AgentContext:
+        """What the next request holds."""
+        return replace(self._context, messages=tuple(self._messages))
+
+    def add(self, *messages: AgentMessage) -> None:
+        self._messages += messages
+        self.said += messages
+        for message in messages:
+            self._meter.add(message)
+
+    async def turn(
+        self, pending: Sequence[AgentMessage], stream_fn: StreamFn
+    ) -> AsyncIterator[AgentEvent]:
+        """Say what is pending, ask for an answer, and run its calls."""
+        yield TurnStartEvent()
+        for message in pending:
+            self.add(message)
+            yield MessageStartEvent(message)
+            yield MessageEndEvent(message)
+        async for event in self._make_room(stream_fn):
+            yield event
+        exchange = _Exchange(self.context, self._config, self._signal, self._pace)
+        async for event in exchange.run(stream_fn):
+            yield event
+        self.answer, self.results = exchange.answer, []
+        self.add(self.answer)
+        async for event in self._make_room(stream_fn, self.answer):
+            yield event
+        if not _failed(self.answer):
+            seen = replace(exchange.context, messages=self.context.messages)
+            batch = Batch(self.answer, seen, self._config, self._signal, self._pace.repeats)
+            async for event in batch.run():
+                yield event
+            self.results = batch.messages
+            self.add(*self.results)
+        yield TurnEndEvent(self.answer, tuple(self.results))
+
+    async def _make_room(
+        self, stream_fn: StreamFn, answer: AssistantMessage | None = None
+    ) -> AsyncIterator[AgentEvent]:
+        """Let a summary stand for the beginning: where it is due, or where `answer` says it was."""
+        if answer is None:
+            overflowed, wanted = False, self._is_due()
+        else:
+            before, self._overflowed = self._overflowed, answer.error_code == _OVERFLOW
+            overflowed = wanted = self._overflowed and not before
+        self.goes_again = False
+        if not (wanted and self._tries) or self._signal.aborted:
+            return
+        config = self._config
+        compaction = Compaction(
+            self.context,
+            config.model,
+            config.thinking_level,
+            self._signal,
+            "the conversation did not fit" if overflowed else "the conversation nears the limit",
+        )
+        async for event in compaction.run(stream_fn):
+            yield event
+        self._messages = list(compaction.messages)
+        self._meter = meter_of(self.context)
+        self._tries = compaction.done
+        self.goes_again = overflowed and compaction.done
+
+    def _is_due(self) -> bool:
+        return self._room is not None and self._meter.tokens > self._room.limit
 
 
 class _Pace:
@@ -190,6 +262,9 @@ class _Pace:
                 f"The model has taken {self._most} turns, which is the limit for one prompt.",
                 hint="Prompt again to let it go on, or raise Limits(turns_per_run=…).",
             )
+
+
+_OVERFLOW = str(ErrorCode.PROVIDER_OVERFLOW)
 
 
 def _failed(answer: AssistantMessage) -> bool:
@@ -268,7 +343,7 @@ class _Exchange:
             return
         finally:
             if isinstance(stream, AsyncGenerator):
-                await _closed(stream)
+                await close_stream(stream)
 
     def _without_end(self) -> AssistantMessage:
         text = "The stream ended without an answer."
@@ -279,13 +354,6 @@ class _Exchange:
         changes = {"stop_reason": reason, "error_message": text, "error_code": str(code)}
         self._final = self._partial.message().model_copy(update=changes)
         return self._final
-
-
-async def _closed(stream: AsyncGenerator[StreamEvent]) -> None:
-    """Let a stream clean up; neither its failing nor its dawdling changes what it has said."""
-    with suppress(Exception):
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await stream.aclose()
 
 
 def _with_unique_calls(message: AssistantMessage) -> AssistantMessage:

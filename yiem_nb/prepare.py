@@ -132,6 +132,8 @@ class AgentLoopConfig:
     on_approval: Callable[[ApprovalRequest, Decision], Awaitable[None] | None] | None = None
     steering: Callable[[], Sequence[AgentMessage]] = _nothing
     follow_up: Callable[[], Sequence[AgentMessage]] = _nothing
+    #: Whether a summary may stand for the beginning of a conversation that grows too long.
+    compaction: bool = True
     prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
     on_tool_result: Callable[[ToolResultMessage], Awaitable[None] | None] | None = None
 

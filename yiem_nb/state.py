@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from yiem_nb.events import (
     AgentEndEvent,
     AgentEvent,
     AgentStartEvent,
+    CompactionEndEvent,
     MessageEndEvent,
     MessageStartEvent,
     MessageUpdateEvent,
@@ -37,6 +38,7 @@ __all__ = [
     "Deltas",
     "StreamEvent",
     "StreamFn",
+    "compacted",
     "reduce",
     "tools_by_name",
 ]
@@ -198,9 +200,23 @@ def _agent_end(state: AgentState, event: AgentEndEvent) -> AgentState:
     return replace(state, is_streaming=False, deltas=None, pending_tool_calls=())
 
 
+def compacted(
+    messages: Sequence[AgentMessage], event: CompactionEndEvent
+) -> tuple[AgentMessage, ...]:
+    """Return the conversation as it is after a compaction."""
+    if event.message is None:
+        return tuple(messages)
+    return (event.message, *messages[len(messages) - event.kept :])
+
+
+def _compaction_end(state: AgentState, event: CompactionEndEvent) -> AgentState:
+    return replace(state, messages=compacted(state.messages, event))
+
+
 _HANDLERS: dict[type, Callable[[AgentState, Any], AgentState]] = {
     AgentStartEvent: _agent_start,
     AgentEndEvent: _agent_end,
+    CompactionEndEvent: _compaction_end,
     MessageStartEvent: _message_start,
     MessageEndEvent: _message_end,
     ToolExecutionStartEvent: _tool_start,

@@ -195,7 +195,11 @@ export interface CompactionStartEvent {
 }
 
 export interface CompactionEndEvent {
-  readonly summary: string;
+  readonly message: UserMessage | null;
+  readonly kept: number;
+  readonly tokensBefore: number;
+  readonly tokensAfter: number;
+  readonly usage: Usage | null;
   readonly errorMessage: string | null;
   readonly type: "compaction_end";
 }

@@ -57,6 +57,11 @@ export function reduce(state: AgentState, event: AgentEvent): AgentState {
       const errorMessage = event.message.errorMessage || state.errorMessage;
       return { ...state, messages, deltas: null, errorMessage };
     }
+    case "compaction_end": {
+      if (!event.message) return state;
+      const kept = state.messages.slice(state.messages.length - event.kept);
+      return { ...state, messages: [event.message, ...kept] };
+    }
     case "tool_execution_start":
       return state.pendingToolCalls.includes(event.toolCallId)
         ? state

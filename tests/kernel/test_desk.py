@@ -75,3 +75,34 @@ def test_nothing_moves_while_a_run_writes(tmp_path: Path) -> None:
 
 def _prompts(request: dict) -> list[str]:
     return [m["content"] for m in request["messages"] if m["role"] == "user"]
+
+
+def test_a_long_conversation_is_compacted_from_a_cell_and_a_branch_is_summarised(
+    tmp_path: Path,
+) -> None:
+    replies = [
+        text("word " * 22_000, size=5_000),
+        text("short"),
+        text("## Goal\nwine"),
+        text("go on"),
+    ]
+    replies += [text("it led nowhere"), text("after")]
+    with notebook(tmp_path, *replies) as (kernel, server):
+        kernel.run("%%yiem\nfirst", cell_id="A")
+        assert "There is nothing to summarise yet." in kernel.run("%yiem compact").error
+        kernel.run("%yiem session label start")
+        kernel.run("%%yiem\nsecond", cell_id="B")
+        said = kernel.run("%yiem compact the altitude").stream
+        assert said.startswith("compacted: about ")
+        kernel.run("%%yiem --append\nthird", cell_id="C")
+        said = kernel.run("%yiem session goto start --summary what failed").stream
+        assert "the next prompt goes on after: " in said
+        kernel.run("%%yiem\nfourth", cell_id="D")
+    assert "Above all: the altitude" in _prompts(server.requests[2])[-1]
+    assert "<summary>\n## Goal\nwine\n</summary>" in _prompts(server.requests[3])[0]
+    asked = [m["content"] for m in server.requests[-2]["messages"] if m["role"] == "user"]
+    assert "Above all: what failed" in asked[-1]
+    assert "[User]: second" in asked[-1]
+    told = _prompts(server.requests[-1])
+    assert "it led nowhere" in told[-2]
+    assert told[-1] == "fourth"

@@ -9,12 +9,14 @@ from dataclasses import replace
 from functools import partial
 
 from yiem_nb.agent import Agent, AgentOptions, Prompt
+from yiem_nb.compaction import UNKNOWN_ROOM, request_text, room_of, summarise
+from yiem_nb.events import AbortSignal, CompactionEndEvent
 from yiem_nb.instructions import system_prompt
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.view import View
-from yiem_nb.messages import AssistantMessage
+from yiem_nb.messages import AgentMessage, AssistantMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice
@@ -61,6 +63,7 @@ class Conversation:
         self.gate = Gate()
         #: Asks for leave in place of a plain question; for a front end that can show one.
         self.approver: Approver | None = None
+        self._stream = stream
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.
         self._execution = ""
@@ -128,6 +131,24 @@ class Conversation:
             on_path = {tree.type(entry) for entry in tree.path(tree.leaf)}
             if on_path.intersection(_SUMMARIES):
                 self.gate.hear("a summary of earlier messages")
+
+    async def compact(self, choice: Choice, instructions: str) -> CompactionEndEvent:
+        """Let a summary stand for the beginning of the conversation."""
+        self.agent.check_idle("compact the conversation")
+        await self._configure(choice)
+        return await self.agent.compact(instructions)
+
+    async def summarise(
+        self, choice: Choice, messages: Sequence[AgentMessage], instructions: str
+    ) -> str:
+        """Summarise a branch that is about to be left; nothing changes."""
+        self.agent.check_idle("summarise a branch")
+        await self._configure(choice)
+        model = choice.model
+        room = room_of(model)
+        budget = room.limit if room is not None else UNKNOWN_ROOM.limit
+        text = request_text(messages, budget=budget, instructions=instructions, branch=True)
+        return (await summarise(text, model, self._stream, AbortSignal())).text
 
     # --- Where a prompt goes -----------------------------------------------------------
 

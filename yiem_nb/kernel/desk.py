@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from yiem_nb.errors import CommandError
 from yiem_nb.kernel.notebook import SUFFIX
-from yiem_nb.messages import AssistantMessage, UserMessage
+from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
 from yiem_nb.render.text import one_line
 from yiem_nb.session import MessageEntry, Session, SessionTreeEntry
 
@@ -27,10 +27,17 @@ class SessionDesk:
     ----------
     conversation
         Opens the kernel's conversation.
+    summarise
+        Asks the model for a summary of messages, with instructions.
     """
 
-    def __init__(self, conversation: Callable[[], Conversation]) -> None:
+    def __init__(
+        self,
+        conversation: Callable[[], Conversation],
+        summarise: Callable[[Sequence[AgentMessage], str], str],
+    ) -> None:
         self._conversation = conversation
+        self._summarise = summarise
 
     def where(self) -> str:
         """Say where this conversation is kept and what it holds."""
@@ -78,9 +85,17 @@ class SessionDesk:
     # --- Going elsewhere ---------------------------------------------------------------
 
     def goto(self, name: str) -> str:
-        """Go to another point of the tree; the next prompt, whichever its cell, follows it."""
+        """Go to another point of the tree; the next prompt, whichever its cell, follows it.
+
+        With ``--summary [INSTRUCTIONS]`` the model is told what happened on the branch that is left.
+        """
+        name, summary, instructions = name.partition(" --summary")
         session = self._idle()
-        session.move_to(session.find(name))
+        target = session.find(name.strip())
+        told = session.left_behind(target) if summary else []
+        session.move_to(
+            target, summary=self._summarise(told, instructions.strip()) if told else None
+        )
         self._conversation().go_on_here()
         return f"the next prompt goes on after: {_last_words(session)}"
 

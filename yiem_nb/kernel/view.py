@@ -19,6 +19,8 @@ from yiem_nb.events import (
     AbortSignal,
     AgentEndEvent,
     AgentEvent,
+    CompactionEndEvent,
+    CompactionStartEvent,
     MessageEndEvent,
     MessageUpdateEvent,
     RetryEvent,
@@ -56,7 +58,15 @@ from yiem_nb.render import (
     thinking_bundle,
 )
 
-__all__ = ["CellView", "Publish", "TerminalView", "View", "shell_publisher", "was_stopped"]
+__all__ = [
+    "CellView",
+    "Publish",
+    "TerminalView",
+    "View",
+    "compaction_line",
+    "shell_publisher",
+    "was_stopped",
+]
 
 Bundle = Mapping[str, Any]
 
@@ -243,6 +253,12 @@ class CellView:
     def _on_retry(self, event: RetryEvent) -> None:
         self._wait(f"{event.reason} Trying again in {event.delay:.0f} s.")
 
+    def _on_compaction_start(self, event: CompactionStartEvent) -> None:
+        self._wait(f"making room: {event.reason}")
+
+    def _on_compaction_end(self, event: CompactionEndEvent) -> None:
+        self._show(self._new_slot(), notice_bundle(compaction_line(event)))
+
     def _on_tool_start(self, event: ToolExecutionStartEvent) -> None:
         view = CallView(name=event.tool_name, arguments=event.args, state="running")
         card = _Card(self._new_slot(), view, time.monotonic())
@@ -296,6 +312,8 @@ class CellView:
         MessageUpdateEvent: _on_delta,
         MessageEndEvent: _on_message_end,
         RetryEvent: _on_retry,
+        CompactionStartEvent: _on_compaction_start,
+        CompactionEndEvent: _on_compaction_end,
         ToolExecutionStartEvent: _on_tool_start,
         ToolApprovalRequestEvent: _on_approval_request,
         ToolApprovalEndEvent: _on_approval_end,
@@ -388,6 +406,13 @@ class CellView:
             self._show(card.slot, call_bundle(card.view))
 
 
+def compaction_line(event: CompactionEndEvent) -> str:
+    """Say in one line how a compaction went; the tokens are estimates."""
+    if event.message is None:
+        return f"not compacted: {event.error_message}"
+    return f"compacted: about {event.tokens_before:,} → {event.tokens_after:,} tokens"
+
+
 def was_stopped(last: AgentMessage | None) -> bool:
     """Whether a run's last message says that it was stopped."""
     if isinstance(last, AssistantMessage):
@@ -438,6 +463,8 @@ class TerminalView:
                 self._say(event.text)
         elif isinstance(event, MessageEndEvent):
             self._on_message_end(event)
+        elif isinstance(event, CompactionEndEvent):
+            self._line(compaction_line(event))
         elif isinstance(event, RetryEvent):
             self._line(f"{event.reason} Trying again in {event.delay:.0f} s.")
         elif isinstance(event, ToolExecutionStartEvent):

@@ -6,8 +6,9 @@ import asyncio
 import atexit
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from yiem_nb.agent import Prompt
@@ -27,8 +28,15 @@ from yiem_nb.kernel.private_loop import PrivateLoop
 from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.toolbox import Toolbox
 from yiem_nb.kernel.user_code import UserCode
-from yiem_nb.kernel.view import CellView, Publish, TerminalView, View, shell_publisher
-from yiem_nb.messages import AssistantMessage, StopReason
+from yiem_nb.kernel.view import (
+    CellView,
+    Publish,
+    TerminalView,
+    View,
+    compaction_line,
+    shell_publisher,
+)
+from yiem_nb.messages import AgentMessage, AssistantMessage, StopReason
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.resolve import Choice, Settings, list_models, resolve
@@ -70,7 +78,7 @@ class Workspace:
         self._private = PrivateLoop()
         self._conversation: Conversation | None = None
         self._history: compat.PausedHistory | None = None
-        self.desk = SessionDesk(self.open)
+        self.desk = SessionDesk(self.open, self.summarise)
         registry.namespace = lambda: shell.user_ns
         functions = FunctionRunner(registry, self._private)
         registry.runner, registry.thread_runner = functions.on_main, functions.in_thread
@@ -300,6 +308,18 @@ class Workspace:
         if self._asking:
             self.shell.set_next_input(code)
         return bool(self._asking)
+
+    def compact(self, instructions: str = "") -> str:
+        """Let a summary stand for the beginning of the conversation; say how that went."""
+        choice, conversation = self.choose(), self.open()
+        work = partial(conversation.compact, choice, instructions)
+        return compaction_line(self.bridge.run_sync(work))
+
+    def summarise(self, messages: Sequence[AgentMessage], instructions: str = "") -> str:
+        """Summarise a branch of the conversation that is about to be left."""
+        choice, conversation = self.choose(), self.open()
+        work = partial(conversation.summarise, choice, messages, instructions)
+        return self.bridge.run_sync(work)
 
     def stop(self) -> bool:
         """Stop what runs; say whether anything did."""

@@ -11,6 +11,7 @@ from yiem_nb.errors import CommandError, ErrorCode
 from yiem_nb.magics.grammar import (
     ChatCommand,
     Command,
+    CompactCommand,
     HelpCommand,
     LeaveCommand,
     ModelCommand,
@@ -151,6 +152,8 @@ class YiemMagics(Magics):
                 self._say(self.workspace.private(on=on))
             case ChatCommand():
                 self.chat()
+            case CompactCommand(instructions=instructions):
+                self._say(self.workspace.compact(instructions))
             case StopCommand():
                 self._say("stopped" if self.workspace.stop() else "nothing was running")
             case ResetCommand():

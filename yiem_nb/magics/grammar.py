@@ -21,6 +21,7 @@ __all__ = [
     "CellOptions",
     "ChatCommand",
     "Command",
+    "CompactCommand",
     "HelpCommand",
     "LeaveCommand",
     "Line",
@@ -115,6 +116,13 @@ class PrivateCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactCommand:
+    """Let a summary stand for the beginning of the conversation."""
+
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StopCommand:
     """Stop what runs."""
 
@@ -144,6 +152,7 @@ Command: TypeAlias = (
     | RunningToolsCommand
     | SessionCommand
     | PrivateCommand
+    | CompactCommand
     | StopCommand
     | ChatCommand
     | ResetCommand
@@ -284,7 +293,7 @@ COMMANDS: dict[str, _Entry] = {
         ),
     ),
     "session": _Entry(
-        "session [tree | name TEXT | label TEXT | goto WHERE | hide [WHERE] | unhide [WHERE]"
+        "session [tree | name TEXT | label TEXT | goto WHERE [--summary [WHAT]] | hide [WHERE] | unhide [WHERE]"
         " | compare A B | fork [FILE] | export [FILE] | takeover]",
         "where it is kept; tree, label, goto, fork, export",
         _first(_alone(SessionCommand()), _sub(**_SESSION)),
@@ -293,6 +302,11 @@ COMMANDS: dict[str, _Entry] = {
         "private on|off",
         "keep the conversation in memory only",
         _sub(on=_alone(PrivateCommand(on=True)), off=_alone(PrivateCommand(on=False))),
+    ),
+    "compact": _Entry(
+        "compact [WHAT MATTERS]",
+        "summarise the beginning to make room",
+        _first(_alone(CompactCommand()), _text(CompactCommand)),
     ),
     "stop": _Entry("stop", "stop what is running", _alone(StopCommand())),
     "chat": _Entry("chat", "show the chat panel here", _alone(ChatCommand())),

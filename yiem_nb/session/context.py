@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from yiem_nb.compaction import summary_message
 from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.session.entries import (
@@ -30,16 +31,12 @@ from yiem_nb.session.entries import (
 from yiem_nb.session.partial import PARTIAL, partial_answer
 from yiem_nb.session.tree import TRANSPARENT, SessionTree
 
-__all__ = ["SessionContext", "build_context", "message_of", "settings_of"]
+__all__ = ["SessionContext", "build_context", "context_entries", "message_of", "settings_of"]
 
 #: Of several compactions only the last one is told.
 _NOT_SEEN = TRANSPARENT - {"custom"} | {"compaction"}
 _Entry = TypeVar("_Entry", bound=SessionEntry)
 
-_COMPACTED = (
-    "The conversation history before this point was compacted into the following summary:"
-    "\n\n<summary>\n{}\n</summary>"
-)
 _BRANCH = (
     "The following is a summary of a branch that this conversation came back from:"
     "\n\n<summary>\n{}</summary>"
@@ -64,8 +61,18 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
     Only what the result depends on is loaded: of what a compaction has replaced, nothing.
     """
     path = tree.path(leaf)
+    messages = tuple(message for _, message in _told(tree, path))
+    return replace(settings_of(tree, path), messages=messages)
+
+
+def context_entries(tree: SessionTree, leaf: str | None) -> list[str]:
+    """List the entries that the messages of `build_context` come from, one for each."""
+    return [entry_id for entry_id, _ in _told(tree, tree.path(leaf))]
+
+
+def _told(tree: SessionTree, path: list[str]) -> Iterator[tuple[str, AgentMessage]]:
+    """Give each message that the model sees, and the entry it comes from."""
     edits = _edits(tree, path)
-    messages: list[AgentMessage] = []
     #: What follows the last message: maybe the beginning of an answer that never came.
     customs: list[str] = []
     for entry_id in _seen(tree, path):
@@ -81,24 +88,22 @@ def build_context(tree: SessionTree, leaf: str | None) -> SessionContext:
         if message is None:
             continue
         if message.role != "assistant":
-            messages += _cut_off(tree, customs)
+            yield from _cut_off(tree, customs)
         customs.clear()
         if replacement is not None and isinstance(entry, MessageEntry | CustomMessageEntry):
             message = message.model_copy(update={"content": replacement.content})
-        messages.append(message)
-    messages += _cut_off(tree, customs)
-    return replace(settings_of(tree, path), messages=tuple(messages))
+        yield entry_id, message
+    yield from _cut_off(tree, customs)
 
 
-def _cut_off(tree: SessionTree, customs: list[str]) -> list[AgentMessage]:
+def _cut_off(tree: SessionTree, customs: list[str]) -> Iterator[tuple[str, AgentMessage]]:
     """Give the answer that was cut off by the end of its kernel, if these entries hold one."""
     entries = (tree.entry(entry_id) for entry_id in customs)
     kept = [e for e in entries if isinstance(e, CustomEntry) and e.custom_type == PARTIAL]
     answer = partial_answer(kept)
-    if answer is None:
-        return []
-    timestamp = _milliseconds(kept[-1].timestamp)
-    return [answer.model_copy(update={"timestamp": timestamp})]
+    if answer is not None:
+        timestamp = _milliseconds(kept[-1].timestamp)
+        yield kept[0].id, answer.model_copy(update={"timestamp": timestamp})
 
 
 def settings_of(tree: SessionTree, path: list[str]) -> SessionContext:
@@ -180,7 +185,7 @@ def message_of(entry: SessionTreeEntry) -> AgentMessage | None:
         case BranchSummaryEntry(summary=summary) if summary:
             return _user(_BRANCH.format(summary), _milliseconds(entry.timestamp))
         case CompactionEntry(summary=summary):
-            return _user(_COMPACTED.format(summary), _milliseconds(entry.timestamp))
+            return summary_message(summary, _milliseconds(entry.timestamp))
         case _:
             return None
 
@@ -202,7 +207,7 @@ def _other(message: OtherMessage, timestamp: int) -> UserMessage | None:
         case "branchSummary":
             return _user(_BRANCH.format(fields.get("summary", "")), timestamp)
         case "compactionSummary":
-            return _user(_COMPACTED.format(fields.get("summary", "")), timestamp)
+            return summary_message(str(fields.get("summary", "")), timestamp)
         case _:
             return None
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag
 from pydantic.alias_generators import to_camel
 
-from yiem_nb.blocks import Blocks
+from yiem_nb.blocks import Blocks, now_ms
 from yiem_nb.messages import (
     AgentMessage,
     AssistantMessage,
@@ -335,4 +335,10 @@ def new_session_id() -> str:
 
 def timestamp_now() -> str:
     """Say the time as ISO-8601 in UTC with milliseconds and a ``Z``, as pi does."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return timestamp_of(now_ms())
+
+
+def timestamp_of(milliseconds: int) -> str:
+    """Say a time, given in milliseconds since the epoch, in the same way."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

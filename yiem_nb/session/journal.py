@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from yiem_nb.events import MessageUpdateEvent
+from yiem_nb.events import CompactionEndEvent, MessageUpdateEvent
 from yiem_nb.messages import AgentMessage
 from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.session.entries import (
@@ -68,6 +68,10 @@ class SessionJournal:
         entry = self._partial.feed(event)
         if entry is not None:
             await self._append(entry)
+
+    async def compaction(self, event: CompactionEndEvent) -> None:
+        """Append the summary that stands for the beginning of the conversation."""
+        await self.run(lambda: self.session.record_compaction(event))
 
     async def model(self, model: Model) -> None:
         """Append a change of the model."""

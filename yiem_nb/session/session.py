@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from yiem_nb.compaction import summary_of
 from yiem_nb.errors import ErrorCode, SessionError
-from yiem_nb.messages import AgentToolCall, MessageContent, UserMessage
-from yiem_nb.session.context import SessionContext, build_context
+from yiem_nb.events import CompactionEndEvent
+from yiem_nb.messages import AgentMessage, AgentToolCall, MessageContent, UserMessage
+from yiem_nb.session.context import SessionContext, build_context, context_entries, message_of
 from yiem_nb.session.entries import (
     BranchSummaryEntry,
+    CompactionEntry,
     ContextEditEntry,
     CustomMessageEntry,
     LabelEntry,
@@ -23,6 +26,7 @@ from yiem_nb.session.entries import (
     Replacement,
     SessionInfoEntry,
     SessionTreeEntry,
+    timestamp_of,
 )
 from yiem_nb.session.files import Files
 from yiem_nb.session.log import free_name
@@ -124,6 +128,13 @@ class Session:
 
     # --- Going elsewhere ---------------------------------------------------------------
 
+    def left_behind(self, entry_id: str | None) -> list[AgentMessage]:
+        """List what was said on this branch since it parted from the one that `entry_id` is on."""
+        ancestor = self.tree.common_ancestor(self.leaf, entry_id)
+        branch = self.tree.path(self.leaf)[len(self.tree.path(ancestor)) :]
+        told = (message_of(self.tree.whole(one)) for one in branch)
+        return [message for message in told if message is not None]
+
     def move_to(self, entry_id: str | None, *, summary: str | None = None) -> None:
         """Go on from another entry; `summary` tells the new branch what happened on the old one."""
         before = self.leaf
@@ -175,6 +186,20 @@ class Session:
     def label(self, entry_id: str, text: str | None) -> None:
         """Label an entry, or take its label off."""
         self.storage.append_entry(LabelEntry(target_id=self._known(entry_id), label=text or None))
+
+    def record_compaction(self, event: CompactionEndEvent) -> None:
+        """Append a compaction: from now on the model sees its summary, and what it keeps."""
+        assert event.message is not None
+        kept = context_entries(self.tree, self.leaf)[-event.kept :] if event.kept else []
+        self.storage.append_entry(
+            CompactionEntry(
+                summary=summary_of(event.message) or event.message.text,
+                first_kept_entry_id=kept[0] if kept else None,
+                tokens_before=event.tokens_before,
+                usage=event.usage,
+                timestamp=timestamp_of(event.message.timestamp),
+            )
+        )
 
     def rename(self, name: str | None) -> None:
         """Name the session; a name is one line."""
