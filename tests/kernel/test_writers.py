@@ -370,3 +370,47 @@ def test_on_a_full_disk_the_conversation_goes_on_and_says_what_is_not_saved(tmp_
     words = (tmp_path / "stderr").read_text()
     assert f"of {small / 'n.yiem.jsonl'} could not be saved; kept in {kept}" in words
     assert said_in(kept.parent, "n")[-1].startswith("answer 4")
+
+
+# --- Files that go elsewhere; the whole table is in tests/test_session_cases.py ------------------
+
+
+def save(path: Path, *cells: str) -> None:
+    told = [{"cell_type": "code", "id": cell, "source": ""} for cell in cells]
+    path.write_text(json.dumps({"cells": told, "nbformat": 4}))
+
+
+def test_a_renamed_notebook_and_a_lost_session_file_are_told_of_in_the_cell(tmp_path: Path) -> None:
+    save(tmp_path / "n.ipynb", "0badcafe", "1badcafe")
+    with notebook(tmp_path, *(text(f"answer {number}") for number in range(4))) as (kernel, server):
+        kernel.run("%%yiem\none", cell_id="0badcafe")
+        (tmp_path / "n.ipynb").rename(tmp_path / "m.ipynb")
+        cell = kernel.run("%%yiem\ntwo", cell_id="1badcafe")
+        assert "n.ipynb is now called m.ipynb." in cell.text
+        (tmp_path / "n.yiem.jsonl").unlink()
+        cell = kernel.run("%%yiem --append\nthree")
+        assert "the session file was deleted; its" in cell.text
+        assert said_in(tmp_path, "n") == ["one", "answer 0", "two", "answer 1", "three", "answer 2"]
+        # A restarted kernel is told the new name, and goes on in the session it had.
+        kernel.restart()
+        kernel.run(f"import os; os.environ['YIEM_NOTEBOOK'] = {str(tmp_path / 'm.ipynb')!r}")
+        prepare(kernel, server)
+        cell = kernel.run("%%yiem --append\nfour")
+        assert "m.ipynb was renamed from n.ipynb; going on in its session" in cell.text
+        assert asked(server, 3) == ["one", "two", "three", "four"]
+
+
+def test_a_copied_notebook_goes_on_in_a_copy_of_the_session(tmp_path: Path) -> None:
+    save(tmp_path / "n.ipynb", "0badcafe", "1badcafe")
+    with notebook(tmp_path, text("answer 0"), text("answer 1")) as (kernel, server):
+        kernel.run("%%yiem\none", cell_id="0badcafe")
+        before = (tmp_path / "n.yiem.jsonl").read_bytes()
+        kernel.restart()
+        save(tmp_path / "copy.ipynb", "0badcafe", "1badcafe")
+        kernel.run(f"import os; os.environ['YIEM_NOTEBOOK'] = {str(tmp_path / 'copy.ipynb')!r}")
+        prepare(kernel, server)
+        cell = kernel.run("%%yiem\ntwo", cell_id="1badcafe")
+        assert "copy.ipynb is a copy of" in cell.text
+        assert asked(server, 1) == ["one", "two"]
+    assert (tmp_path / "n.yiem.jsonl").read_bytes() == before
+    assert said_in(tmp_path, "copy") == ["one", "answer 0", "two", "answer 1"]
