@@ -39,10 +39,11 @@ from yiem_nb.providers.keys import Secret
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.wire import (
     Compat,
+    Decoder,
     DecoderOptions,
-    OpenAiChatDecoder,
     RequestOptions,
     StreamError,
+    dialect,
     encode,
     uses_schema,
 )
@@ -76,16 +77,18 @@ Connect = Callable[[], Awaitable[Connection]]
 class _KeyAuth(httpx.Auth):
     """Writes the key into the request as it leaves, so that no frame of ours holds it."""
 
-    def __init__(self, secret: Secret) -> None:
+    def __init__(self, secret: Secret, header: str, prefix: str) -> None:
         self._secret = secret
+        self._header = header
+        self._prefix = prefix
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["Authorization"] = f"Bearer {self._secret.reveal()}"
+        request.headers[self._header] = f"{self._prefix}{self._secret.reveal()}"
         yield request
 
 
 class HttpProvider:
-    """Speaks chat completions with one server; a `StreamFn`.
+    """Speaks with one server in the dialect of the model that is asked; a `StreamFn`.
 
     Parameters
     ----------
@@ -205,6 +208,7 @@ class _Exchange:
         self._context = context
         self._level = level
         self._signal = signal
+        self._dialect = dialect(model.api)
         self._decoder = self._new_decoder("text/event-stream")
         self.url = model.base_url
         self.shown = False
@@ -249,10 +253,17 @@ class _Exchange:
             connection = await self._provider.connect()
         self.url = connection.base_url
         client = self._provider.client(self.url)
-        request = self._request(client, connection)
+        request = self._request(client)
+        auth = self._auth(connection)
         with self._signal.guard():
             async with asyncio.timeout(self._provider.content_idle):
-                response = await client.send(request, auth=_auth(connection), stream=True)
+                response = await client.send(request, auth=auth, stream=True)
+                if (moved := _moved_within(response)) is not None:
+                    await response.aclose()
+                    request = client.build_request(
+                        "POST", moved, headers=request.headers, content=request.content
+                    )
+                    response = await client.send(request, auth=auth, stream=True)
         async with aclosing(response), aclosing(self._chunks(response)) as chunks:
             await self._check(response, chunks, connection)
             async for chunk in chunks:
@@ -261,7 +272,7 @@ class _Exchange:
                 if self._decoder.done:
                     return
 
-    def _request(self, client: httpx.AsyncClient, connection: Connection) -> httpx.Request:
+    def _request(self, client: httpx.AsyncClient) -> httpx.Request:
         options = RequestOptions(thinking_level=str(self._level))
         body = encode(
             self._context.system_prompt,
@@ -270,8 +281,13 @@ class _Exchange:
             self._model,
             options,
         )
-        url = f"{connection.base_url.rstrip('/')}/chat/completions"
-        return client.build_request("POST", url, json=body)
+        url = self._dialect.address(self.url, self._model)
+        return client.build_request("POST", url, json=body, headers=dict(self._dialect.headers))
+
+    def _auth(self, connection: Connection) -> _KeyAuth | None:
+        if connection.key is None:
+            return None
+        return _KeyAuth(connection.key, *self._dialect.signature(self._model))
 
     async def _check(
         self,
@@ -307,15 +323,18 @@ class _Exchange:
 
     async def _offered(self, connection: Connection) -> list[str]:
         """Ask which models the server has, for the error that says it lacks this one."""
-        client, url = self._provider.client(self.url), f"{self.url.rstrip('/')}/models"
+        client, url = self._provider.client(self.url), self._dialect.list_address(self.url)
+        headers = dict(self._dialect.headers)
         try:
             with self._signal.guard():
                 async with (
                     asyncio.timeout(LIST_SECONDS),
-                    client.stream("GET", url, auth=_auth(connection)) as response,
+                    client.stream(
+                        "GET", url, headers=headers, auth=self._auth(connection)
+                    ) as response,
                 ):
                     value = json.loads(await _first_bytes(response.aiter_raw(), MAX_LIST_BODY))
-            return [str(item["id"]) for item in value["data"]]
+            return listed_names(value)
         except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError):
             return []
 
@@ -386,7 +405,7 @@ class _Exchange:
             return message
         return message.model_copy(update={"usage": _with_cost(usage, self._model)})
 
-    def _new_decoder(self, content_type: str) -> OpenAiChatDecoder:
+    def _new_decoder(self, content_type: str) -> Decoder:
         model, compat = self._model, Compat.of(self._model.compat)
         tools = self._context.tools or {}
         options = DecoderOptions(
@@ -395,7 +414,7 @@ class _Exchange:
             schema_tools=uses_schema(self._context.messages, tools, compat),
             tools=tuple(tools),
         )
-        return OpenAiChatDecoder(
+        return self._dialect.decoder_class(
             api=model.api,
             provider=model.provider,
             model=model.id,
@@ -404,8 +423,30 @@ class _Exchange:
         )
 
 
-def _auth(connection: Connection) -> _KeyAuth | None:
-    return _KeyAuth(connection.key) if connection.key is not None else None
+def listed_names(value: Any) -> list[str]:
+    """Read the names of models from a server's list, in any of the four forms there are.
+
+    Raises
+    ------
+    LookupError, TypeError
+        It is no such list.
+    """
+    items = value["data"] if "data" in value else value["models"]
+    names = (str(item["id"] if "id" in item else item["name"]) for item in items)
+    return [name.removeprefix("models/") for name in names]
+
+
+def _moved_within(response: httpx.Response) -> httpx.URL | None:
+    """Where the same server has it instead (F25); ``None`` if it answered, or points elsewhere."""
+    if response.status_code not in (307, 308) or "location" not in response.headers:
+        return None
+    here = response.request.url
+    try:
+        there = here.join(response.headers["location"])
+    except httpx.InvalidURL:
+        return None
+    same = (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port)
+    return there if same else None
 
 
 async def _first_bytes(chunks: AsyncIterator[bytes], limit: int) -> bytes:

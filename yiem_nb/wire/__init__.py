@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from yiem_nb.errors import CommandError
-from yiem_nb.messages import AssistantMessage
+from yiem_nb.messages import AgentMessage, AssistantMessage
+from yiem_nb.models import Model
+from yiem_nb.tools import AgentTool
+from yiem_nb.wire.asked import read_request
 from yiem_nb.wire.builder import MessageBuilder, StreamError
 from yiem_nb.wire.compat import Compat, RequestOptions
 from yiem_nb.wire.decoder import Decoder, DecoderOptions
-from yiem_nb.wire.openai_chat import OpenAiChatDecoder
-from yiem_nb.wire.openai_encode import encode
+from yiem_nb.wire.dialects import FAMILIES, Dialect, dialect
 from yiem_nb.wire.response import decode_response
 from yiem_nb.wire.schema_tools import uses_schema
 
@@ -25,30 +25,17 @@ __all__ = [
     "Compat",
     "Decoder",
     "DecoderOptions",
-    "Encode",
+    "Dialect",
     "MessageBuilder",
-    "OpenAiChatDecoder",
     "RequestOptions",
     "StreamError",
     "decode_response",
     "decoder_class",
+    "dialect",
     "encode",
-    "encoder",
     "fold_stream",
     "uses_schema",
 ]
-
-#: Family name → the module and class of its decoder, and the module of its `encode`.
-FAMILIES = {
-    "openai-chat": ("openai_chat", "OpenAiChatDecoder", "openai_encode"),
-    "openai-responses": ("openai_responses", "OpenAiResponsesDecoder", "responses_encode"),
-    "anthropic-messages": ("anthropic_messages", "AnthropicMessagesDecoder", "anthropic_encode"),
-    "gemini": ("gemini", "GeminiDecoder", "gemini_encode"),
-    "ollama": ("ollama", "OllamaDecoder", "ollama_encode"),
-}
-
-#: ``encode(system_prompt, messages, tools, model, options=None)`` builds a request's body.
-Encode: TypeAlias = Callable[..., dict[str, Any]]
 
 
 def decoder_class(family: str) -> type[Decoder]:
@@ -59,30 +46,28 @@ def decoder_class(family: str) -> type[Decoder]:
     CommandError
         There is no such family; the hint lists them.
     """
-    module, name, _ = _names(family)
-    found: type[Decoder] = getattr(import_module(f"yiem_nb.wire.{module}"), name)
-    return found
+    return dialect(family).decoder_class
 
 
-def encoder(family: str) -> Encode:
-    """Return the `encode` of a family, which builds the body of a request.
+def encode(
+    system_prompt: str,
+    messages: Sequence[AgentMessage],
+    tools: Mapping[str, AgentTool] | None,
+    model: Model,
+    options: RequestOptions | None = None,
+) -> dict[str, Any]:
+    """Build the body of a streaming request in the dialect of `model`.
 
     Raises
     ------
     CommandError
-        There is no such family; the hint lists them.
+        There is no such dialect; the hint lists them.
+    ProviderError
+        A `compat` flag of the model that there is not.
     """
-    module = _names(family)[2]
-    found: Encode = import_module(f"yiem_nb.wire.{module}").encode
-    return found
-
-
-def _names(family: str) -> tuple[str, str, str]:
-    if family not in FAMILIES:
-        raise CommandError(
-            f"There is no dialect {family!r}.", hint=f"Known: {', '.join(FAMILIES)}."
-        )
-    return FAMILIES[family]
+    spoken = dialect(model.api)
+    asked = read_request(system_prompt, messages, tools, model, options, call_id=spoken.call_id)
+    return spoken.body(asked) | asked.compat.extra_body
 
 
 def fold_stream(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from yiem_nb.messages import (
@@ -15,45 +15,40 @@ from yiem_nb.messages import (
     TextContent,
     ToolResultMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level, thinking_budget
-from yiem_nb.wire.history import plain_id, prepared, sendable
+from yiem_nb.wire.asked import Asked
+from yiem_nb.wire.compat import nearest_level, thinking_budget
+from yiem_nb.wire.history import plain_id
 
-__all__ = ["encode"]
+__all__ = ["CALL_ID", "body"]
 
-_MAX_CALL_ID = 64
+CALL_ID = plain_id(64)
 _CACHED = {"type": "ephemeral"}
 
 
-def encode(
-    system_prompt: str,
-    messages: Sequence[AgentMessage],
-    tools: Mapping[str, AgentTool] | None,
-    model: Model,
-    options: RequestOptions | None = None,
-) -> dict[str, Any]:
+def body(asked: Asked) -> dict[str, Any]:
     """Build the body of a streaming request."""
-    options = options or RequestOptions()
-    compat = Compat.of(model.compat)
+    limit = asked.options.max_tokens or asked.model.max_tokens
     body: dict[str, Any] = {
-        "model": model.id,
-        "max_tokens": options.max_tokens or model.max_tokens,
-        "messages": _turns(prepared(messages, model, call_id=plain_id(_MAX_CALL_ID))),
+        "model": asked.model.id,
+        "max_tokens": limit,
+        "messages": _turns(asked.messages),
         "stream": True,
     }
-    if system_prompt:
-        body["system"] = [{"type": "text", "text": sendable(system_prompt)}]
-    if tools and compat.tools_mode != "none":
-        body["tools"] = [_tool(tool) for tool in tools.values()]
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
-    body.update(_thinking(model, compat, options, body["max_tokens"]))
-    if "thinking" not in body and options.temperature is not None:
-        body["temperature"] = options.temperature
-    if compat.prompt_cache:
+    if asked.system:
+        body["system"] = [{"type": "text", "text": asked.system}]
+    if asked.tools:
+        body["tools"] = [_tool(tool) for tool in asked.tools]
+    elif any(isinstance(message, ToolResultMessage) for message in asked.messages):
+        # A history with calls is refused where no tools are spoken of at all.
+        body["tools"] = []
+    if asked.tool_choice is not None:
+        body["tool_choice"] = _tool_choice(asked.tool_choice)
+    body.update(_thinking(asked, limit))
+    if "thinking" not in body and asked.options.temperature is not None:
+        body["temperature"] = asked.options.temperature
+    if asked.compat.prompt_cache:
         _mark_stable_prefixes(body)
-    body.update(compat.extra_body)
     return body
 
 
@@ -71,14 +66,13 @@ def _tool_choice(choice: str) -> dict[str, Any]:
     return {"type": "any"} if choice == "required" else {"type": "tool", "name": choice}
 
 
-def _thinking(model: Model, compat: Compat, options: RequestOptions, limit: int) -> dict[str, Any]:
-    level = options.thinking_level
-    if not model.reasoning or level == ThinkingLevel.OFF:
+def _thinking(asked: Asked, limit: int) -> dict[str, Any]:
+    if not asked.level:
         return {}
-    if compat.thinking_style == "effort":
-        effort = nearest_level(level, compat.efforts)
+    if asked.compat.thinking_style == "effort":
+        effort = nearest_level(asked.level, asked.compat.efforts)
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
-    budget = thinking_budget(level, limit)
+    budget = thinking_budget(asked.level, limit)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
 
 

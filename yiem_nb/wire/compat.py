@@ -54,6 +54,10 @@ class Compat:
         Anthropic and Gemini: whether a thinking level is sent as a budget of tokens or an effort.
     prompt_cache
         Anthropic: whether stable prefixes are marked for its cache.
+    key_header
+        The header that carries the key, where it is not the dialect's own (Azure: ``"api-key"``).
+    query
+        What is added to each address (Azure: ``api-version``).
     extra_body
         Fields added to each request as they are.
     """
@@ -72,6 +76,8 @@ class Compat:
     recover_text_tool_calls: bool = False
     thinking_style: Literal["budget", "effort"] = "budget"
     prompt_cache: bool = True
+    key_header: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -5,7 +5,7 @@ The model's name is in the address, not in the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from yiem_nb.messages import (
@@ -17,40 +17,28 @@ from yiem_nb.messages import (
     TextContent,
     ToolResultMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level, thinking_budget
-from yiem_nb.wire.history import plain_id, prepared, sendable
+from yiem_nb.wire.asked import Asked
+from yiem_nb.wire.compat import nearest_level, thinking_budget
+from yiem_nb.wire.history import plain_id
 
-__all__ = ["encode"]
+__all__ = ["CALL_ID", "body"]
 
-_MAX_CALL_ID = 64
+CALL_ID = plain_id(64)
 
 
-def encode(
-    system_prompt: str,
-    messages: Sequence[AgentMessage],
-    tools: Mapping[str, AgentTool] | None,
-    model: Model,
-    options: RequestOptions | None = None,
-) -> dict[str, Any]:
+def body(asked: Asked) -> dict[str, Any]:
     """Build the body of a request."""
-    options = options or RequestOptions()
-    compat = Compat.of(model.compat)
-    body: dict[str, Any] = {
-        "contents": _turns(prepared(messages, model, call_id=plain_id(_MAX_CALL_ID)))
-    }
-    if system_prompt:
-        body["systemInstruction"] = {"parts": [{"text": sendable(system_prompt)}]}
-    if tools and compat.tools_mode != "none":
-        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in tools.values()]}]
-        if options.tool_choice is not None:
-            config = {"functionCallingConfig": _tool_choice(options.tool_choice)}
-            body["toolConfig"] = config
-    settings = _settings(model, compat, options)
+    body: dict[str, Any] = {"contents": _turns(asked.messages)}
+    if asked.system:
+        body["systemInstruction"] = {"parts": [{"text": asked.system}]}
+    if asked.tools:
+        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in asked.tools]}]
+    if asked.tool_choice is not None:
+        body["toolConfig"] = {"functionCallingConfig": _tool_choice(asked.tool_choice)}
+    settings = _settings(asked)
     if settings:
         body["generationConfig"] = settings
-    body.update(compat.extra_body)
     return body
 
 
@@ -69,19 +57,14 @@ def _tool_choice(choice: str) -> dict[str, Any]:
     return {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def _settings(model: Model, compat: Compat, options: RequestOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if options.max_tokens is not None:
-        settings["maxOutputTokens"] = options.max_tokens
-    if options.temperature is not None:
-        settings["temperature"] = options.temperature
-    level = options.thinking_level
-    if model.reasoning and level != ThinkingLevel.OFF:
-        limit = options.max_tokens or model.max_tokens
+def _settings(asked: Asked) -> dict[str, Any]:
+    settings = asked.numbers("maxOutputTokens")
+    if asked.level:
+        limit = asked.options.max_tokens or asked.model.max_tokens
         settings["thinkingConfig"] = {"includeThoughts": True} | (
-            {"thinkingLevel": nearest_level(level, compat.efforts)}
-            if compat.thinking_style == "effort"
-            else {"thinkingBudget": thinking_budget(level, limit)}
+            {"thinkingLevel": nearest_level(asked.level, asked.compat.efforts)}
+            if asked.compat.thinking_style == "effort"
+            else {"thinkingBudget": thinking_budget(asked.level, limit)}
         )
     return settings
 

@@ -6,7 +6,7 @@ without a word; this one has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from yiem_nb.messages import (
@@ -16,43 +16,27 @@ from yiem_nb.messages import (
     TextContent,
     ToolResultMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions
-from yiem_nb.wire.history import prepared, sendable, short_id
-from yiem_nb.wire.openai_encode import MAX_CALL_ID, encode_tool
+from yiem_nb.wire.asked import Asked
+from yiem_nb.wire.openai_encode import CALL_ID, encode_tool
 
-__all__ = ["encode"]
+__all__ = ["CALL_ID", "body"]
 
 
-def encode(
-    system_prompt: str,
-    messages: Sequence[AgentMessage],
-    tools: Mapping[str, AgentTool] | None,
-    model: Model,
-    options: RequestOptions | None = None,
-) -> dict[str, Any]:
+def body(asked: Asked) -> dict[str, Any]:
     """Build the body of a streaming request."""
-    options = options or RequestOptions()
-    compat = Compat.of(model.compat)
-    settings: dict[str, Any] = {"num_ctx": model.context_window}
-    if options.max_tokens is not None:
-        settings["num_predict"] = options.max_tokens
-    if options.temperature is not None:
-        settings["temperature"] = options.temperature
+    settings = {"num_ctx": asked.model.context_window} | asked.numbers("num_predict")
     body: dict[str, Any] = {
-        "model": model.id,
-        "messages": _messages(prepared(messages, model, call_id=short_id(MAX_CALL_ID))),
+        "model": asked.model.id,
+        "messages": _messages(asked.messages),
         "stream": True,
         "options": settings,
     }
-    if system_prompt:
-        body["messages"].insert(0, {"role": "system", "content": sendable(system_prompt)})
-    if tools and compat.tools_mode != "none":
-        body["tools"] = [encode_tool(tool) for tool in tools.values()]
-    if model.reasoning:
-        body["think"] = options.thinking_level != ThinkingLevel.OFF
-    body.update(compat.extra_body)
+    if asked.system:
+        body["messages"].insert(0, {"role": "system", "content": asked.system})
+    if asked.tools:
+        body["tools"] = [encode_tool(tool) for tool in asked.tools]
+    if asked.model.reasoning:
+        body["think"] = bool(asked.level)
     return body
 
 

@@ -1,13 +1,13 @@
 """Messages and tools → a chat-completions request (pure; SP-011 … SP-016).
 
-The ``encode_*`` functions do literally what the specification says. `encode` builds a request from
+The ``encode_*`` functions do literally what the specification says. `body` builds a request from
 them and then bends it to what servers accept, as the model's `Compat` says.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from yiem_nb.messages import (
@@ -20,14 +20,15 @@ from yiem_nb.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level
-from yiem_nb.wire.history import prepared, sendable, short_id
-from yiem_nb.wire.schema_tools import add_schema, in_words, uses_schema
+from yiem_nb.wire.asked import Asked
+from yiem_nb.wire.compat import Compat, nearest_level
+from yiem_nb.wire.history import sendable, short_id
+from yiem_nb.wire.schema_tools import add_schema
 
 __all__ = [
-    "encode",
+    "CALL_ID",
+    "body",
     "encode_assistant",
     "encode_content",
     "encode_system",
@@ -36,7 +37,7 @@ __all__ = [
     "encode_user",
 ]
 
-MAX_CALL_ID = 40
+CALL_ID = short_id(40)
 
 
 # --- The specification's rows --------------------------------------------------------------
@@ -110,44 +111,26 @@ def encode_tool(tool: AgentTool) -> dict[str, Any]:
 # --- A request that servers accept ---------------------------------------------------------
 
 
-def encode(
-    system_prompt: str,
-    messages: Sequence[AgentMessage],
-    tools: Mapping[str, AgentTool] | None,
-    model: Model,
-    options: RequestOptions | None = None,
-) -> dict[str, Any]:
+def body(asked: Asked) -> dict[str, Any]:
     """Build the body of a streaming request."""
-    options = options or RequestOptions()
-    compat = Compat.of(model.compat)
-    offered = dict(tools or {}) if compat.tools_mode != "none" else {}
+    compat = asked.compat
     body: dict[str, Any] = {
-        "model": model.id,
-        "messages": _Conversation(model, compat).encode(system_prompt, messages),
+        "model": asked.model.id,
+        "messages": _Conversation(compat).encode(asked.system, asked.messages),
         "stream": True,
     }
     if compat.usage_in_stream:
         body["stream_options"] = {"include_usage": True}
-    body.update(_settings(model, compat, options))
-    if uses_schema(messages, offered, compat):
-        add_schema(body, offered.values())
-    elif offered and compat.tools_mode == "native":
-        body["tools"] = [encode_tool(tool) for tool in offered.values()]
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
-    body.update(compat.extra_body)
+    body.update(asked.numbers(compat.max_tokens_field))
+    if asked.level and compat.reasoning_effort:
+        body["reasoning_effort"] = nearest_level(asked.level, compat.efforts)
+    if asked.constrained:
+        add_schema(body, asked.tools)
+    elif asked.tools and compat.tools_mode == "native":
+        body["tools"] = [encode_tool(tool) for tool in asked.tools]
+        if asked.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(asked.tool_choice)
     return body
-
-
-def _settings(model: Model, compat: Compat, options: RequestOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if options.max_tokens is not None:
-        settings[compat.max_tokens_field] = options.max_tokens
-    if options.temperature is not None:
-        settings["temperature"] = options.temperature
-    if model.reasoning and compat.reasoning_effort and options.thinking_level != ThinkingLevel.OFF:
-        settings["reasoning_effort"] = nearest_level(options.thinking_level, compat.efforts)
-    return settings
 
 
 def _tool_choice(choice: str) -> Any:
@@ -159,22 +142,16 @@ def _tool_choice(choice: str) -> Any:
 class _Conversation:
     """Encodes a history: plain strings where there is only text, images where they are allowed."""
 
-    def __init__(self, model: Model, compat: Compat) -> None:
-        self._model = model
+    def __init__(self, compat: Compat) -> None:
         self._compat = compat
         self._out: list[dict[str, Any]] = []
         # Images of results, which go into one user message behind the batch.
         self._images: list[dict[str, Any]] = []
 
-    def encode(self, system_prompt: str, messages: Sequence[AgentMessage]) -> list[dict[str, Any]]:
-        if system_prompt:
-            content = sendable(system_prompt)
-            self._out.append({"role": self._compat.system_role, "content": content})
-        if self._compat.tools_mode != "native":
-            messages = in_words(messages)
-        if self._compat.tools_mode != "native":
-            messages = in_words(messages)
-        for message in prepared(messages, self._model, call_id=short_id(MAX_CALL_ID)):
+    def encode(self, system: str, messages: Iterable[AgentMessage]) -> list[dict[str, Any]]:
+        if system:
+            self._out.append({"role": self._compat.system_role, "content": system})
+        for message in messages:
             if isinstance(message, ToolResultMessage):
                 self._result(message)
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from yiem_nb.messages import (
@@ -16,52 +16,36 @@ from yiem_nb.messages import (
     TextContent,
     ToolResultMessage,
 )
-from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
-from yiem_nb.wire.compat import Compat, RequestOptions, nearest_level
-from yiem_nb.wire.history import plain_id, prepared, sendable
+from yiem_nb.wire.asked import Asked
+from yiem_nb.wire.compat import nearest_level
+from yiem_nb.wire.history import plain_id, sendable
 
-__all__ = ["encode"]
+__all__ = ["CALL_ID", "body"]
 
-_MAX_CALL_ID = 64
+CALL_ID = plain_id(64)
 
 
-def encode(
-    system_prompt: str,
-    messages: Sequence[AgentMessage],
-    tools: Mapping[str, AgentTool] | None,
-    model: Model,
-    options: RequestOptions | None = None,
-) -> dict[str, Any]:
+def body(asked: Asked) -> dict[str, Any]:
     """Build the body of a streaming request; nothing is stored on the provider's side."""
-    options = options or RequestOptions()
-    compat = Compat.of(model.compat)
     body: dict[str, Any] = {
-        "model": model.id,
-        "input": [
-            item
-            for message in prepared(messages, model, call_id=plain_id(_MAX_CALL_ID))
-            for item in _items(message)
-        ],
+        "model": asked.model.id,
+        "input": [item for message in asked.messages for item in _items(message)],
         "stream": True,
         "store": False,
     }
-    if system_prompt:
-        body["instructions"] = sendable(system_prompt)
-    if tools and compat.tools_mode != "none":
-        body["tools"] = [_tool(tool) for tool in tools.values()]
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
-    if options.max_tokens is not None:
-        body["max_output_tokens"] = options.max_tokens
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
-    if model.reasoning:
+    if asked.system:
+        body["instructions"] = asked.system
+    if asked.tools:
+        body["tools"] = [_tool(tool) for tool in asked.tools]
+    if asked.tool_choice is not None:
+        body["tool_choice"] = _tool_choice(asked.tool_choice)
+    body.update(asked.numbers("max_output_tokens"))
+    if asked.model.reasoning:
         body["include"] = ["reasoning.encrypted_content"]
-        if options.thinking_level != ThinkingLevel.OFF:
-            effort = nearest_level(options.thinking_level, compat.efforts)
-            body["reasoning"] = {"effort": effort, "summary": "auto"}
-    body.update(compat.extra_body)
+    if asked.level:
+        effort = nearest_level(asked.level, asked.compat.efforts)
+        body["reasoning"] = {"effort": effort, "summary": "auto"}
     return body
 
 
