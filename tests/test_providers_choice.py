@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.fake_openai import serving
 from tests.fault_server import fault_server
 from yiem_nb.errors import ErrorCode, ProviderError, redact
-from yiem_nb.providers.catalogue import CLOUDS, LOOPBACK_SERVERS, MODELS, LoopbackServer
+from yiem_nb.providers.catalogue import CLOUDS, LOOPBACK_SERVERS, LoopbackServer, models
 from yiem_nb.providers.keys import Secret, check_variable_name, read_key
 from yiem_nb.providers.probe import Found, listens_for_me, probe
 from yiem_nb.providers.resolve import (
@@ -153,7 +153,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, offer: str) -> 
 def test_names_of_the_catalogue_and_beyond_it() -> None:
     environ = {cloud.key_name: "x" * 20 for cloud in CLOUDS.values()}
     facts = NOTHING | {"environ": environ}
-    for model in MODELS:
+    for model in models():
         assert resolve(explicit=f"{model.provider}/{model.id}", **facts).model == model
     assert resolve(explicit="openai/new-thing", **facts).model.cost.input == 0
     assert resolve(explicit="gpt-5", **facts).model.provider == "openai"
@@ -313,12 +313,12 @@ def test_the_embedded_model_is_meant_by_its_name_even_where_an_address_is_set() 
 
 
 def test_prices_and_windows_of_the_catalogue_are_sensible() -> None:
-    for model in MODELS:
+    for model in models():
         assert 0 < model.cost.input <= model.cost.output
         assert model.cost.cache_read < model.cost.input
         assert model.context_window >= 100_000
         assert model.provider in CLOUDS
-    assert len({(model.provider, model.id) for model in MODELS}) == len(MODELS)
+    assert len({(model.provider, model.id) for model in models()}) == len(models())
 
 
 def test_each_default_is_a_name_that_resolves() -> None:

@@ -19,6 +19,7 @@ from yiem_nb.kernel.view import View
 from yiem_nb.messages import AgentMessage, AssistantMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
+from yiem_nb.providers.probe import with_real_window
 from yiem_nb.providers.resolve import Choice
 from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
 from yiem_nb.session.foreign import foreign_messages, with_note
@@ -220,7 +221,7 @@ class Conversation:
 
     async def _configure(self, choice: Choice) -> None:
         """Take the model that was chosen; record it where it is another than before."""
-        agent, model = self.agent, choice.model
+        agent, model = self.agent, await asyncio.to_thread(with_real_window, choice.model)
         self.choice = choice
         name = self._notebook.name if self._notebook is not None else None
         agent.set_system_prompt(system_prompt(context_window=model.context_window, notebook=name))

@@ -50,6 +50,9 @@ class YiemMagics(Magics):
     api_key_env = Unicode("", help="The NAME of the environment variable that holds the key.").tag(
         config=True
     )
+    api = Unicode("", help="The dialect of the server at base_url; chat completions if empty.").tag(
+        config=True
+    )
     show_usage = Bool(
         True, help="Show tokens and time below an answer; off for clean differences in git."
     ).tag(config=True)
@@ -71,7 +74,9 @@ class YiemMagics(Magics):
             from yiem_nb.tools import registry
 
             self._workspace = Workspace(
-                self.shell, lambda: Settings(self.model, self.base_url, self.api_key_env), registry
+                self.shell,
+                lambda: Settings(self.model, self.base_url, self.api_key_env, self.api),
+                registry,
             )
             self._workspace.front = self._front(self._workspace)
         return self._workspace

@@ -1,22 +1,27 @@
 """The models and servers known by name.
 
-Prices are US dollars per million tokens as published in genai-prices 0.2.3 (MIT), read in November 2026;
-a model that is not here is used as it is, its price unknown.
+The models stand in ``models.json``, which ``scripts/catalogue.py`` writes: its first line says whose
+prices they are and of which day. A model that is not there is used as it is, its price unknown.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 from yiem_nb.models import Model, ModelCost
 
 __all__ = [
     "CLOUDS",
     "LOOPBACK_SERVERS",
-    "MODELS",
     "Cloud",
     "LoopbackServer",
     "find_model",
+    "models",
     "unknown_model",
 ]
 
@@ -29,19 +34,40 @@ class Cloud:
     base_url: str
     key_name: str
     default: str
+    api: str = "openai-chat"
 
 
 #: In the order in which their keys are looked for.
 CLOUDS: dict[str, Cloud] = {
     cloud.name: cloud
     for cloud in (
-        Cloud("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini"),
+        Cloud(
+            "openai",
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "gpt-5-mini",
+            "openai-responses",
+        ),
+        Cloud(
+            "anthropic",
+            "https://api.anthropic.com/v1",
+            "ANTHROPIC_API_KEY",
+            "claude-sonnet-5-5",
+            "anthropic-messages",
+        ),
+        Cloud(
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta",
+            "GEMINI_API_KEY",
+            "gemini-3.8-flash",
+            "gemini",
+        ),
         Cloud(
             "openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openai/gpt-5-mini"
         ),
         Cloud("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b"),
         Cloud("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-chat"),
-        Cloud("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest"),
+        Cloud("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-4"),
         Cloud("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4"),
         Cloud("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "openai/gpt-oss-120b"),
     )
@@ -54,100 +80,78 @@ class LoopbackServer:
 
     name: str
     port: int
+    api: str = "openai-chat"
+    root: str = "/v1"
 
     @property
     def base_url(self) -> str:
         """Root of its API."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http://127.0.0.1:{self.port}{self.root}"
 
 
 LOOPBACK_SERVERS: dict[str, LoopbackServer] = {
     server.name: server
     for server in (
-        LoopbackServer("ollama", 11434),
+        LoopbackServer("ollama", 11434, "ollama", "/api"),
         LoopbackServer("lmstudio", 1234),
         LoopbackServer("llamacpp", 8080),
         LoopbackServer("vllm", 8000),
     )
 }
 
-_MAX_TOKENS: dict[str, dict[str, str]] = {
-    "mistral": {"max_tokens_field": "max_tokens"},
-    "deepseek": {"max_tokens_field": "max_tokens"},
-    "together": {"max_tokens_field": "max_tokens"},
+_MODELS = Path(__file__).with_name("models.json")
+#: What the servers of a provider want, whichever the model.
+_COMPAT: dict[str, dict[str, str]] = {
+    name: {"max_tokens_field": "max_tokens"} for name in ("mistral", "deepseek", "together")
 }
 
 
+@lru_cache(maxsize=1)
+def models() -> tuple[Model, ...]:
+    """Return the models that are known by name, read on first use."""
+    return tuple(_model(**line) for line in json.loads(_MODELS.read_text("utf-8"))["models"])
+
+
 def _model(
-    provider: str,
-    name: str,
-    prices: tuple[float, float, float],
-    window: int,
     *,
-    reasoning: bool = False,
+    provider: str,
+    id: str,
+    prices: Sequence[float],
+    window: int,
+    api: str = "openai-chat",
     images: bool = False,
-    **compat: object,
+    reasoning: bool = False,
+    max_tokens: int = 16_384,
+    compat: Mapping[str, Any] | None = None,
 ) -> Model:
-    sent, received, cached = prices
+    names = ("input", "output", "cache_read", "cache_write")
     return Model(
-        id=name,
+        id=id,
         provider=provider,
         base_url=CLOUDS[provider].base_url,
+        api=api,
         reasoning=reasoning,
         input=("text", "image") if images else ("text",),
-        cost=ModelCost(input=sent, output=received, cache_read=cached),
+        cost=ModelCost(**dict(zip(names, prices, strict=True))),
         context_window=window,
-        compat=dict(_MAX_TOKENS.get(provider, {})) | compat,
+        max_tokens=max_tokens,
+        compat=dict(compat or {}),
     )
-
-
-_DEVELOPER = {"system_role": "developer"}
-MODELS: tuple[Model, ...] = (
-    _model(
-        "openai", "gpt-5", (1.25, 10, 0.125), 400_000, reasoning=True, images=True, **_DEVELOPER
-    ),
-    _model(
-        "openai", "gpt-5-mini", (0.25, 2, 0.025), 400_000, reasoning=True, images=True, **_DEVELOPER
-    ),
-    _model(
-        "openai",
-        "gpt-5-nano",
-        (0.05, 0.4, 0.005),
-        400_000,
-        reasoning=True,
-        images=True,
-        **_DEVELOPER,
-    ),
-    _model("openai", "gpt-4.1", (2, 8, 0.5), 1_047_576, images=True),
-    _model("openai", "gpt-4.1-mini", (0.4, 1.6, 0.1), 1_047_576, images=True),
-    _model("openai", "gpt-4o-mini", (0.15, 0.6, 0.075), 128_000, images=True),
-    _model("deepseek", "deepseek-chat", (0.28, 0.42, 0.028), 128_000),
-    _model(
-        "deepseek",
-        "deepseek-reasoner",
-        (0.28, 0.42, 0.028),
-        128_000,
-        reasoning=True,
-        echo_reasoning=True,
-        reasoning_effort=False,
-    ),
-    _model("groq", "openai/gpt-oss-120b", (0.15, 0.75, 0.075), 131_072, reasoning=True),
-    _model("mistral", "mistral-large-latest", (0.5, 1.5, 0), 262_144, images=True),
-    _model("xai", "grok-4", (3, 15, 0.75), 256_000, images=True),
-)
 
 
 def find_model(provider: str, name: str) -> Model | None:
     """Look a model up."""
-    return next((m for m in MODELS if (m.provider, m.id) == (provider, name)), None)
+    return next((m for m in models() if (m.provider, m.id) == (provider, name)), None)
 
 
-def unknown_model(provider: str, name: str, base_url: str) -> Model:
+def unknown_model(provider: str, name: str, base_url: str, api: str = "") -> Model:
     """Describe a model nobody described: text alone, price unknown, used as it is."""
+    spoken = CLOUDS.get(provider) or LOOPBACK_SERVERS.get(provider)
     return Model(
         id=name,
         provider=provider,
         base_url=base_url,
+        api=api or (spoken.api if spoken else "openai-chat"),
         context_window=32_768,
-        compat=dict(_MAX_TOKENS.get(provider, {})),
+        compat=dict(_COMPAT.get(provider, {})),
     )

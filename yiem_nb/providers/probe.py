@@ -1,4 +1,4 @@
-"""Which model servers run on this machine, for this user.
+"""Which model servers run on this machine, for this user, and what they can take.
 
 Asked only when somebody wants to know. A port that another user listens on is not asked: on a shared
 machine it would be a stranger's server.
@@ -13,10 +13,14 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+from yiem_nb.models import Model
 from yiem_nb.providers.catalogue import LOOPBACK_SERVERS, LoopbackServer
+from yiem_nb.providers.faults import is_loopback
 
-__all__ = ["Found", "listens_for_me", "probe"]
+__all__ = ["Found", "listens_for_me", "probe", "with_real_window"]
 
 PATIENCE_SECONDS = 0.3
 _LISTEN = "0A"
@@ -77,3 +81,77 @@ def listens_for_me(port: int, tables: Iterable[Path] | None = None) -> bool:
             if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
                 owners.add(int(columns[7]))
     return owners == {os.getuid()}
+
+
+# --- How long a conversation it takes ------------------------------------------------------
+
+#: Ollama reserves memory for the whole window it is asked for; more than this is a choice.
+OLLAMA_WINDOW = 32_768
+_windows: dict[tuple[str, str], int] = {}
+
+
+def with_real_window(model: Model) -> Model:
+    """Return `model` with the context window its server really has, where a local server says so.
+
+    Asked once for each model and address; a server that does not answer, or answers something
+    else, leaves the model as it is.
+    """
+    if not is_loopback(model.base_url) or model.provider == "local":
+        return model
+    asked = (model.base_url, model.id)
+    if asked not in _windows:
+        _windows[asked] = _ask_window(model) or model.context_window
+    return model.model_copy(update={"context_window": _windows[asked]})
+
+
+def _ask_window(model: Model) -> int | None:
+    parts = urlsplit(model.base_url)
+    host, port = parts.hostname or "", parts.port or 80
+    if model.api == "ollama":
+        shown = _json(host, port, "/api/show", {"model": model.id})
+        length = _first(
+            value
+            for name, value in _at(shown, "model_info").items()
+            if name.endswith(".context_length")
+        )
+        return min(length, OLLAMA_WINDOW) if length else None
+    # llama.cpp, then vLLM and SGLang, then LM Studio.
+    settings = _at(_json(host, port, "/props"), "default_generation_settings")
+    if length := _first([settings.get("n_ctx")]):
+        return length
+    for path in ("/v1/models", "/api/v0/models"):
+        listed = _at({"d": _json(host, port, path)}, "d").get("data")
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, dict) and item.get("id") == model.id:
+                names = ("max_model_len", "loaded_context_length", "max_context_length")
+                if length := _first(item.get(name) for name in names):
+                    return length
+    return None
+
+
+def _at(value: object, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _first(values: Iterable[object]) -> int | None:
+    """Return the first that is a length."""
+    for value in values:
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _json(host: str, port: int, path: str, body: object = None) -> object:
+    """Ask and read JSON; ``None`` if that is not what comes."""
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_SECONDS)
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, text)
+        answer = connection.getresponse()
+        found: object = json.loads(answer.read(4_000_000)) if answer.status == 200 else None
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return found

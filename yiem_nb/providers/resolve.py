@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from yiem_nb.errors import ErrorCode, ProviderError
@@ -21,10 +18,11 @@ from yiem_nb.models import Model
 from yiem_nb.providers.catalogue import (
     CLOUDS,
     LOOPBACK_SERVERS,
-    MODELS,
     find_model,
+    models,
     unknown_model,
 )
+from yiem_nb.providers.config import Settings, check_api, read_user_file
 from yiem_nb.providers.faults import host_of, is_loopback
 from yiem_nb.providers.keys import check_variable_name
 from yiem_nb.providers.probe import Found, probe
@@ -32,26 +30,6 @@ from yiem_nb.providers.probe import Found, probe
 __all__ = ["Choice", "Settings", "check_base_url", "list_models", "read_user_file", "resolve"]
 
 LOCAL = "local"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A wish for a model, from one place.
-
-    Parameters
-    ----------
-    model
-        ``"local"``, which always is the embedded model; ``"provider/id"``; an id of the
-        catalogue; or, with `base_url`, any id.
-    base_url
-        Root of a server that speaks chat completions.
-    api_key_env
-        The *name* of the variable that holds its key.
-    """
-
-    model: str = ""
-    base_url: str = ""
-    api_key_env: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +87,32 @@ def resolve(
         cannot be meant.
     """
     typed = typed or Settings()
+    own = (user_file or read_user_file)()
     if explicit:
-        same_server = Settings(explicit, typed.base_url, typed.api_key_env)
-        return _choice(same_server, environ, "this cell")
+        return _choice(replace(typed, model=explicit), own, environ, "this cell")
     if typed.model or typed.base_url:
-        return _choice(typed, environ, "this notebook")
-    from_file = (user_file or read_user_file)()
-    if from_file.model or from_file.base_url:
-        return _choice(from_file, environ, "your configuration")
+        return _choice(typed, own, environ, "this notebook")
+    if own.model or own.base_url:
+        return _choice(own, own, environ, "your configuration")
     if not headless:
         for cloud in CLOUDS.values():
             if environ.get(cloud.key_name):
-                return _choice(Settings(f"{cloud.name}/{cloud.default}"), environ, cloud.key_name)
+                wish = Settings(f"{cloud.name}/{cloud.default}")
+                return _choice(wish, own, environ, cloud.key_name)
     raise _nothing_chosen(environ, find, local_installed, headless=headless)
 
 
-def _choice(wish: Settings, environ: Mapping[str, str], source: str) -> Choice:
+def _choice(wish: Settings, own: Settings, environ: Mapping[str, str], source: str) -> Choice:
+    wish = replace(wish, model=own.aliases.get(wish.model, wish.model))
     if wish.model == LOCAL:
         from yiem_nb.providers.local import LOCAL_MODEL
 
         return Choice(LOCAL_MODEL, source=source)
+    if wish.model in own.models:
+        mine = own.models[wish.model]
+        base_url = check_base_url(mine.model.base_url)
+        _check_key(mine.key_name, environ)
+        return Choice(mine.model.model_copy(update={"base_url": base_url}), mine.key_name, source)
     key_name = check_variable_name(wish.api_key_env)
     if wish.base_url:
         if not wish.model:
@@ -139,15 +123,16 @@ def _choice(wish: Settings, environ: Mapping[str, str], source: str) -> Choice:
             )
         base_url = check_base_url(wish.base_url)
         _check_key(key_name, environ)
-        return Choice(unknown_model("custom", wish.model, base_url), key_name, source)
-    model = _named(wish.model)
+        spoken = check_api(wish.api)
+        return Choice(unknown_model("custom", wish.model, base_url, spoken), key_name, source)
+    model = _named(wish.model, own)
     if model.provider in CLOUDS:
         key_name = key_name or CLOUDS[model.provider].key_name
         _check_key(key_name, environ)
     return Choice(model, key_name, source)
 
 
-def _named(name: str) -> Model:
+def _named(name: str, own: Settings) -> Model:
     """Find the model that `name` means."""
     provider, _, rest = name.partition("/")
     if provider in CLOUDS and rest:
@@ -156,10 +141,15 @@ def _named(name: str) -> Model:
         )
     if provider in LOOPBACK_SERVERS and rest:
         return unknown_model(provider, rest, LOOPBACK_SERVERS[provider].base_url)
-    for model in MODELS:
+    for model in models():
         if model.id == name:
             return model
-    known = [LOCAL, *(f"{model.provider}/{model.id}" for model in MODELS)]
+    known = [
+        LOCAL,
+        *own.aliases,
+        *own.models,
+        *(f"{model.provider}/{model.id}" for model in models()),
+    ]
     bare = {known_name.rpartition("/")[2]: known_name for known_name in known}
     close = difflib.get_close_matches(name, [*known, *bare], n=3, cutoff=0.5)
     offers = list(dict.fromkeys(bare.get(match, match) for match in close))
@@ -201,65 +191,6 @@ def check_base_url(url: str) -> str:
             code=ErrorCode.PROVIDER_CONFIG,
         )
     return url.removesuffix("/chat/completions")
-
-
-def read_user_file(path: Path | None = None) -> Settings:
-    """Read ``model``, ``base_url`` and ``api_key_env`` from the user's own ``config.toml``.
-
-    A file that others may write is refused: who can change the address can read the key.
-    """
-    if path is None:
-        import platformdirs
-
-        path = Path(platformdirs.user_config_dir("yiem_nb", appauthor=False)) / "config.toml"
-    try:
-        _check_owner(path)
-        value: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return Settings()
-    except (OSError, ValueError) as error:
-        raise ProviderError(
-            f"{path} cannot be read: {error}",
-            hint="Mend the file or remove it.",
-            code=ErrorCode.PROVIDER_CONFIG,
-        ) from None
-    names = [item.name for item in fields(Settings)]
-    for name in value.keys() - names:
-        _check_unknown(name, names, path)
-    return Settings(**{name: _text(name, value.get(name, ""), path) for name in names})
-
-
-def _check_owner(path: Path) -> None:
-    if not hasattr(os, "getuid"):
-        return
-    status = path.stat()
-    if status.st_mode & 0o022 or status.st_uid not in (os.getuid(), 0):
-        raise ProviderError(
-            f"{path} may be changed by others.",
-            hint=f"Make it yours alone: chmod 600 {path}",
-            code=ErrorCode.PROVIDER_CONFIG,
-        )
-
-
-def _check_unknown(name: str, names: Sequence[str], path: Path) -> None:
-    """Refuse what is nearly a setting; what is none at all may be a later version's."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    if close:
-        raise ProviderError(
-            f"{path} has {name!r}, which is no setting.",
-            hint=f"Did you mean {close[0]}? A key itself belongs into an environment variable.",
-            code=ErrorCode.PROVIDER_CONFIG,
-        )
-
-
-def _text(name: str, value: object, path: Path) -> str:
-    if not isinstance(value, str):
-        raise ProviderError(
-            f"{name} in {path} is no text.",
-            hint=f'Write it as {name} = "…"',
-            code=ErrorCode.PROVIDER_CONFIG,
-        )
-    return value
 
 
 # --- What there is -------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def encode(
     """
     spoken = dialect(model.api)
     asked = read_request(system_prompt, messages, tools, model, options, call_id=spoken.call_id)
-    return spoken.body(asked) | asked.compat.extra_body
+    return {**spoken.body(asked), **asked.compat.extra_body}
 
 
 def fold_stream(
