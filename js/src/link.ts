@@ -38,6 +38,10 @@ export class Link {
   open(signal?: AbortSignal): void {
     const listen = (message: unknown) => this.take(message);
     this.model.on("msg:custom", listen as never);
+    const gone = () => {
+      this.store.link.value = "gone";
+    };
+    for (const event of ["comm:close", "comm_live_update"]) this.model.on(event, gone as never);
     this.hello(0);
     signal?.addEventListener("abort", () => {
       this.model.off("msg:custom", listen as never);

@@ -214,8 +214,8 @@ const NO_SESSION: SessionView = {
 export class Store {
   readonly turns: Signal<readonly Turn[]> = signal([]);
   readonly session: Signal<SessionView> = signal(NO_SESSION);
-  /** `connecting` until the first snapshot, `other` where the kernel speaks another version. */
-  readonly link: Signal<"connecting" | "here" | "other"> = signal("connecting");
+  /** `connecting` until the first snapshot, `other` where the kernel speaks another version, `gone` after it. */
+  readonly link: Signal<"connecting" | "here" | "other" | "gone"> = signal("connecting");
   readonly earlier: Signal<number> = signal(0);
   /** Kernel time less browser time, in milliseconds. */
   lag = 0;

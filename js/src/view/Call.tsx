@@ -122,7 +122,7 @@ export function Part({ title, text }: { title: string; text: string }) {
     ? clipped(lines.slice(0, MOST_LINES).join("\n"), 400_000)
     : clipped(lines.length > HEAD ? `${lines.slice(0, HEAD).join("\n")}\n…` : text);
   return (
-    <section class="yiem-part" aria-label={title}>
+    <div class="yiem-part" role="group" aria-label={title}>
       <div class="yiem-part-bar">
         <span>
           {title} · {sizeOf(text)}
@@ -149,7 +149,7 @@ export function Part({ title, text }: { title: string; text: string }) {
       <pre dir="ltr" tabIndex={0} {...HOLDS_KEYS}>
         {shown}
       </pre>
-    </section>
+    </div>
   );
 }
 

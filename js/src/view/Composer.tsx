@@ -159,7 +159,7 @@ export function Composer({ engine }: { engine: Engine }) {
           data-stop
           aria-label={session.busy ? "Steer the running answer" : "Ask"}
           placeholder={session.busy ? "Steer the running answer" : "Ask about this notebook"}
-          aria-controls={list}
+          aria-controls={offers.length ? list : undefined}
           aria-autocomplete="list"
           aria-activedescendant={offers.length ? `${list}-${chosen}` : undefined}
           onInput={(event) => {

@@ -14,7 +14,7 @@ export function Header({ engine }: { engine: Engine }) {
     if (!answer.ok) select.value = op === "model" ? session.model : session.thinking;
   };
   return (
-    <header class="yiem-head">
+    <div class="yiem-head">
       <span class="yiem-name" title={session.name}>
         {session.name || "chat"}
       </span>
@@ -48,7 +48,7 @@ export function Header({ engine }: { engine: Engine }) {
         )}
       </span>
       <Meter engine={engine} />
-    </header>
+    </div>
   );
 }
 

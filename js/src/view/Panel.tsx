@@ -25,10 +25,16 @@ export function Panel({ engine }: { engine: Engine }) {
     <div class="yiem-chat" ref={root} onKeyDown={cycle} data-testid="yiem-conn" data-state={link}>
       <Header engine={engine} />
       {link === "other" ? <OtherVersion /> : <Log engine={engine} />}
+      {link === "gone" && (
+        <p class="yiem-muted yiem-notice" role="status">
+          The kernel that this panel belongs to has ended. Run %yiem chat again to go on; what was
+          said is in the session.
+        </p>
+      )}
       {store.session.value.notice && (
         <p class="yiem-muted yiem-notice">{store.session.value.notice}</p>
       )}
-      <Composer engine={engine} />
+      {link !== "gone" && <Composer engine={engine} />}
     </div>
   );
 }

@@ -51,6 +51,9 @@ export function TurnView({ turn, engine, from = 0, withPrompt = true, onDraw }: 
 export function CellTurn({ engine, id, from }: { engine: Engine; id: string; from: number }) {
   const turn = useComputed(() => engine.store.turns.value.find((each) => each.id === id));
   if (engine.store.link.value === "other") return <OtherVersion />;
+  if (engine.store.link.value === "gone") {
+    return <p class="yiem-muted">the kernel has ended; what had arrived is in the session</p>;
+  }
   if (!turn.value) return <p class="yiem-muted">waiting for the kernel</p>;
   return <TurnView turn={turn.value} engine={engine} from={from} withPrompt={false} />;
 }
