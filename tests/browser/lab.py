@@ -77,6 +77,7 @@ class Server:
                 f"--ServerApp.root_dir={root}",
                 "--LabApp.expose_app_in_browser=True",
                 "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+                "--LabApp.news_url=",
             ],
             env=variables | (env or {}),
             stdout=self._log,
@@ -205,7 +206,10 @@ class Lab:
     def theme(self, name: str) -> None:
         self.command("apputils:change-theme", theme=name)
         self.page.wait_for_function(
-            "name => document.body.dataset.jpThemeName === name", arg=name, timeout=20_000
+            "name => document.body.dataset.jpThemeName === name"
+            " && !document.querySelector('#jupyterlab-splash')",
+            arg=name,
+            timeout=20_000,
         )
 
     def screenshot(self, path: Path, *, width: int = 1200, height: int = 900) -> None:

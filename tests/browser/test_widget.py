@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.browser.lab import Lab, lab
@@ -380,8 +379,7 @@ def test_nothing_that_a_model_or_a_tool_writes_runs_loads_or_commands(page: Lab)
             }"""
         )
         page.page.wait_for_timeout(1000)
-        opened_pages: list[Any] = []
-        page.page.context.on("page", lambda other: opened_pages.append(other))
+        pages = len(page.page.context.pages)
         page.page.evaluate(
             """() => {
               const ours = '.yiem-body *, .yiem-inside *, .yiem-prompt *, .jp-OutputArea .yiem *';
@@ -396,7 +394,7 @@ def test_nothing_that_a_model_or_a_tool_writes_runs_loads_or_commands(page: Lab)
         assert page.page.evaluate("window.__hit") is None
         assert page.foreign == []
         assert page.page.url == place
-        assert opened_pages == []
+        assert len(page.page.context.pages) == pages
         assert (
             page.page.evaluate("window.jupyterapp.shell.currentWidget.content.widgets.length")
             == cells
