@@ -277,3 +277,20 @@ def test_a_summary_of_what_was_read_is_remembered_too(tmp_path: Path) -> None:
         cell = kernel.submit("%%yiem --append\nwipe", allow_stdin=True)
         (asked,) = answering(kernel, cell, "n")
         assert "a summary of earlier messages" in asked
+
+
+def test_in_a_cell_that_awaits_code_runs_and_is_asked_about_all_the_same(tmp_path: Path) -> None:
+    code = "import asyncio\nawait asyncio.sleep(0)\n!echo from a shell\nn + 1"
+    with notebook(tmp_path, *runs(code)) as (kernel, server):
+        kernel.run("n = 1\n")
+        kernel.run("%yiem tools on python")
+        cell = kernel.submit(
+            "answer = await yiem.prompt('go')\nprint(answer.text)", allow_stdin=True
+        )
+        answering(kernel, cell, "y")
+        assert told(server, 1) == "from a shell\n2"
+        assert "done" in cell.stream
+        assert "from a shell" not in cell.stream
+        assert (
+            kernel.run("import asyncio; await asyncio.sleep(0); print('fine')").stream == "fine\n"
+        )
