@@ -28,6 +28,7 @@ from __future__ import annotations
 import os
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 __all__ = [
     "AgentBusyError",
@@ -276,9 +277,11 @@ def redact(text: str) -> str:
 
 
 def _known_secrets() -> dict[str, str]:
-    from_environment = {
-        value: name
-        for name, value in os.environ.items()
-        if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name)
-    }
-    return from_environment | _loaded
+    # Names first: reading a variable decodes it, and this is asked for every result of a tool.
+    secret = ((name, os.environ.get(name, "")) for name in os.environ if _is_secret_name(name))
+    return {value: name for name, value in secret if len(value) >= _MIN_SECRET} | _loaded
+
+
+@lru_cache(maxsize=4_096)
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
