@@ -93,6 +93,26 @@ def test_the_order_of_choice() -> None:
     )
 
 
+def test_a_conversation_goes_on_with_its_model_where_that_is_configured_here() -> None:
+    def chosen(recorded: tuple[str, str], **environ: str) -> str:
+        choice = resolve(
+            recorded=recorded,
+            environ=environ,
+            user_file=lambda: Settings("gpt-5", "http://127.0.0.1:1"),
+        )
+        return f"{choice.model.provider}/{choice.model.id} ({choice.source})"
+
+    key = {"GROQ_API_KEY": "k"}
+    assert chosen(("groq", "fast"), **key) == "groq/fast (this conversation)"
+    assert chosen(("local", "smollm2-135m")).endswith("(this conversation)")
+    assert chosen(("groq", "fast")) == "custom/gpt-5 (your configuration)"
+    assert chosen(("custom", "m"), **key) == "custom/gpt-5 (your configuration)"
+    typed = resolve(
+        recorded=("groq", "fast"), typed=Settings("m", "http://127.0.0.1:1"), environ=key
+    )
+    assert typed.source == "this notebook"
+
+
 def test_nothing_is_slipped_in() -> None:
     environ = {"OPENAI_API_KEY": "x" * 20}
     found = [Found(LOOPBACK_SERVERS["ollama"], ("llama3.2",))]

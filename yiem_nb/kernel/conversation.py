@@ -151,6 +151,13 @@ class Conversation:
         text = request_text(messages, budget=budget, instructions=instructions, branch=True)
         return (await summarise(text, model, self._stream, AbortSignal())).text
 
+    @property
+    def recorded_model(self) -> tuple[str, str] | None:
+        """Provider and id of the model of this branch; nothing that somebody else has written."""
+        return (
+            self._recorded_model if self.tenure.right != "foreign" and not self._foreign else None
+        )
+
     # --- Where a prompt goes -----------------------------------------------------------
 
     async def _go_to(self, cell: RunningCell, how: How) -> None:

@@ -133,8 +133,8 @@ class Workspace:
         self, text: str, model: str, how: How, *, show_usage: bool
     ) -> tuple[Callable[[], Any], View]:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
-        choice = self.choose(model)
         conversation = self.open()
+        choice = self.choose(model)
         headless = compat.is_headless(self.shell)
         self._admit(conversation, headless=headless)
         cell = RunningCell(compat.cell_id(self.shell), compat.execution(self.shell))
@@ -211,9 +211,11 @@ class Workspace:
         explicit = explicit or os.environ.get(MODEL_VARIABLE, "")
         if self._scripted is not None and not explicit:
             return Choice(self._scripted.model, source="yiem.use")
+        conversation = self._conversation
         return resolve(
             explicit=explicit,
             typed=self._settings(),
+            recorded=conversation.recorded_model if conversation is not None else None,
             headless=compat.is_headless(self.shell) if headless is None else headless,
         )
 

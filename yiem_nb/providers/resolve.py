@@ -1,8 +1,9 @@
 """Which model answers: chosen, never slipped in.
 
-In this order: what the cell says, what was typed in this kernel, the user's file, and, only where
-somebody sits in front of it, a key in the environment. Where none of these says anything nothing is
-sent; the error lists what was found, each as the command that chooses it.
+In this order: what the cell says, what was typed in this kernel, what answered last on this branch of
+the user's own session, the user's file, and, only where somebody sits in front of it, a key in the
+environment. Where none of these says anything nothing is sent; the error lists what was found, each as
+the command that chooses it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -63,6 +65,7 @@ def resolve(
     *,
     explicit: str = "",
     typed: Settings | None = None,
+    recorded: tuple[str, str] | None = None,
     headless: bool = False,
     environ: Mapping[str, str] = os.environ,
     user_file: Callable[[], Settings] | None = None,
@@ -77,6 +80,9 @@ def resolve(
         What the cell itself names.
     typed
         What was typed in this kernel.
+    recorded
+        Provider and id of the model that answered last on this branch of the user's own session;
+        it counts only if it is configured here.
     headless
         Nobody sits in front of it: a key that lies in the environment chooses nothing.
 
@@ -92,6 +98,8 @@ def resolve(
         return _choice(replace(typed, model=explicit), own, environ, "this cell")
     if typed.model or typed.base_url:
         return _choice(typed, own, environ, "this notebook")
+    if recorded is not None and (again := _again(recorded, own, environ)) is not None:
+        return again
     if own.model or own.base_url:
         return _choice(own, own, environ, "your configuration")
     if not headless:
@@ -100,6 +108,15 @@ def resolve(
                 wish = Settings(f"{cloud.name}/{cloud.default}")
                 return _choice(wish, own, environ, cloud.key_name)
     raise _nothing_chosen(environ, find, local_installed, headless=headless)
+
+
+def _again(recorded: tuple[str, str], own: Settings, environ: Mapping[str, str]) -> Choice | None:
+    """Choose the model of a branch again; ``None`` where it cannot be asked from here."""
+    provider, model_id = recorded
+    name = LOCAL if provider == LOCAL else f"{provider}/{model_id}"
+    with suppress(ProviderError):
+        return _choice(Settings(name), own, environ, "this conversation")
+    return None
 
 
 def _choice(wish: Settings, own: Settings, environ: Mapping[str, str], source: str) -> Choice:
