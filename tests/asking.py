@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from yiem_nb.events import AbortSignal, MessageUpdateEvent, RetryEvent
 from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
 from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.providers.clocks import RetryPolicy
+from yiem_nb.providers.clocks import Clocks, RetryPolicy
 from yiem_nb.providers.http import Connection, HttpProvider
 from yiem_nb.providers.keys import Secret
 from yiem_nb.state import AgentContext, tools_by_name
@@ -47,7 +47,7 @@ async def ask(
     signal: AbortSignal | None = None,
     on_delta: Callable[[], object] = bool,
     attempts: int = 4,
-    content_idle: float = 300.0,
+    clocks: Clocks | None = None,
 ) -> Outcome:
     """Send one request to the server at `base_url`; waits between tries are noted, not waited for."""
     outcome = Outcome()
@@ -62,7 +62,7 @@ async def ask(
         connect,
         policy=RetryPolicy(attempts=attempts, random=random.Random(7)),
         sleep=note,
-        content_idle=content_idle,
+        clocks=clocks,
     )
     context = AgentContext("", tuple(messages), tools_by_name(tools) or None)
     try:

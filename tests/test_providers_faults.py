@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.asking import ask
 from tests.fault_server import DONE, Script, delta, event, fault_server, head, refusal, reset
 from yiem_nb.errors import ErrorCode
-from yiem_nb.providers import faults, http
+from yiem_nb.providers import faults, hosts, http
 from yiem_nb.providers.clocks import RetryPolicy, in_words, retry_after
 from yiem_nb.providers.keys import Secret
 
@@ -397,8 +397,8 @@ def test_long_words_are_cut():
     ],
 )
 def test_hosts_are_named_and_this_machine_is_known(url, host, is_here):
-    assert faults.host_of(url) == host
-    assert faults.is_loopback(url) is is_here
+    assert hosts.host_of(url) == host
+    assert hosts.is_loopback(url) is is_here
 
 
 def test_a_refusal_on_all_of_a_names_addresses_is_a_refusal():

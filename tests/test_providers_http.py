@@ -28,6 +28,7 @@ from yiem_nb.errors import ErrorCode
 from yiem_nb.events import AbortSignal, MessageUpdateEvent
 from yiem_nb.messages import AgentToolCall, StopReason, TextContent, UserMessage
 from yiem_nb.models import Model, ModelCost, ThinkingLevel
+from yiem_nb.providers.clocks import Clocks
 from yiem_nb.providers.http import Connection, HttpProvider
 from yiem_nb.providers.keys import Secret
 from yiem_nb.state import AgentContext
@@ -306,14 +307,14 @@ async def test_a_server_that_is_not_running_is_given_three_seconds():
 
 async def test_keep_alives_alone_do_not_keep_an_answer_open():
     async with fault_server([head(), delta(content="And"), keep_alive]) as server:
-        outcome = await ask(server.base_url, content_idle=0.05)
+        outcome = await ask(server.base_url, clocks=Clocks(content_idle=0.05))
     assert outcome.message.text == "And"
     assert outcome.message.error_code == ErrorCode.PROVIDER_TIMEOUT
 
 
 async def test_a_server_that_never_answers_times_out():
     async with fault_server([stall]) as server:
-        outcome = await ask(server.base_url, content_idle=0.05, attempts=1)
+        outcome = await ask(server.base_url, clocks=Clocks(first_byte=0.05), attempts=1)
     assert outcome.message.error_code == ErrorCode.PROVIDER_TIMEOUT
     assert "did not answer in time" in str(outcome.message.error_message)
 

@@ -25,10 +25,13 @@ two lines and no traceback (`_render_traceback_` is IPython's own hook for that)
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from enum import StrEnum
 from functools import lru_cache
+from urllib.parse import quote
 
 __all__ = [
     "AgentBusyError",
@@ -213,6 +216,8 @@ class ProviderError(YiemError):
         Whether the same request may succeed later.
     retry_after
         Seconds the server asked to wait.
+    attempts
+        Requests in all, where fewer than usual make sense.
     """
 
     code = ErrorCode.PROVIDER_UNAVAILABLE
@@ -226,11 +231,13 @@ class ProviderError(YiemError):
         status: int | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
+        attempts: int | None = None,
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
+        self.attempts = attempts
 
 
 class SessionError(YiemError):
@@ -258,9 +265,12 @@ _loaded: dict[str, str] = {}
 
 
 def keep_secret(value: str, name: str) -> None:
-    """Remember a loaded key, so that `redact` finds it wherever it turns up."""
-    if len(value) >= _MIN_SECRET:
-        _loaded[value] = name
+    """Remember a loaded key, so that `redact` finds it wherever it turns up, encoded or not."""
+    if len(value) < _MIN_SECRET:
+        return
+    encoded = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    for form in (value, encoded, quote(value, safe=""), json.dumps(value)[1:-1]):
+        _loaded[form] = name
 
 
 def redact(text: str) -> str:

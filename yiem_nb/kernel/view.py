@@ -185,6 +185,7 @@ class CellView:
         self._show_usage = show_usage
         self._started = self._waiting_since = time.monotonic()
         self._status = ""
+        self._until: float | None = None
         self._spare: _Slot | None = None
         self._segments: dict[int, _Segment] = {}
         self._cards: dict[str, _Card] = {}
@@ -251,7 +252,7 @@ class CellView:
         self._totals.add(message.usage)
 
     def _on_retry(self, event: RetryEvent) -> None:
-        self._wait(f"{event.reason} Trying again in {event.delay:.0f} s.")
+        self._wait(event.reason, until=time.monotonic() + event.delay)
 
     def _on_compaction_start(self, event: CompactionStartEvent) -> None:
         self._wait(f"making room: {event.reason}")
@@ -355,13 +356,23 @@ class CellView:
         slot, self._spare = self._spare or _Slot(), None
         return slot
 
-    def _wait(self, text: str) -> None:
-        """Show a waiting line; what comes next takes its place."""
+    def _wait(self, text: str, *, until: float | None = None) -> None:
+        """Show a waiting line; what comes next takes its place.
+
+        With `until`, on the monotonic clock, it counts down to the next try.
+        """
         if self._spare is None:
             self._spare = _Slot()
             self._waiting_since = time.monotonic()
-        self._status = text
-        self._show(self._spare, status_bundle(text, time.monotonic() - self._waiting_since))
+        self._status, self._until = text, until
+        self._show_status(time.monotonic())
+
+    def _show_status(self, now: float) -> None:
+        assert self._spare is not None
+        text = self._status
+        if self._until is not None:
+            text = f"{text} Trying again in {max(0.0, self._until - now):.0f} s."
+        self._show(self._spare, status_bundle(text, now - self._waiting_since))
 
     def _refresh(self, segment: _Segment) -> None:
         now = time.monotonic()
@@ -400,7 +411,7 @@ class CellView:
     def _count_seconds(self) -> None:
         now = time.monotonic()
         if self._spare is not None and self._spare.shown:
-            self._show(self._spare, status_bundle(self._status, now - self._waiting_since))
+            self._show_status(now)
         for card in self._cards.values():
             card.view = replace(card.view, seconds=now - card.started)
             self._show(card.slot, call_bundle(card.view))

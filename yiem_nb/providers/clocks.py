@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait (reliability: retry policy)."""
+"""How long to wait for an answer, and when to try again (reliability: retry policy)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,42 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["RetryPolicy", "in_words", "retry_after"]
+from yiem_nb.models import Model
+from yiem_nb.providers.hosts import is_loopback
+
+__all__ = ["Clocks", "RetryPolicy", "in_words", "retry_after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """How long what may last, in seconds (F17, F18).
+
+    Parameters
+    ----------
+    connect
+        Until the connection stands.
+    first_byte
+        From the request to the first byte of the answer.
+    byte_idle
+        Between two bytes; keep-alives count.
+    content_idle
+        Between two pieces of the answer; keep-alives do not count.
+    total
+        For the whole answer.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 120.0
+    byte_idle: float = 60.0
+    content_idle: float = 120.0
+    total: float = 3600.0
+
+    @classmethod
+    def of(cls, model: Model, base_url: str) -> Clocks:
+        """Return the clocks for a model: one that thinks, or a processor that reads, is silent long."""
+        if model.reasoning or is_loopback(base_url):
+            return cls(first_byte=300.0, byte_idle=300.0, content_idle=300.0)
+        return cls()
 
 
 _COUNTED_SECONDS = 90

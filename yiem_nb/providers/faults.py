@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import difflib
 import html
-import ipaddress
 import json
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.messages import StopReason
 from yiem_nb.providers.clocks import in_words, retry_after
+from yiem_nb.providers.hosts import host_of, is_loopback
 
 __all__ = [
     "answer_fault",
     "compressed_fault",
     "empty_fault",
     "environment_fault",
-    "host_of",
-    "is_loopback",
+    "is_overflow",
     "page_fault",
     "redirect_fault",
     "status_fault",
     "transport_fault",
 ]
 
+# F29: how each provider words that a conversation does not fit.
 _OVERFLOW = re.compile(
-    r"prompt (?:is )?too long|maximum context length|context window|context length|exceed_context_size"
-    r"|exceeds the (?:available )?context|too many tokens|input token count|input is too long"
-    r"|reduce the length of the messages|context_length_exceeded|prompt exceeds",
+    r"prompt (?:is )?too long|maximum (?:context|prompt) length|context.?window|context.?length"
+    r"|exceed_context_size|exceeds the (?:available )?context|input token count|input is too long"
+    r"|reduce the length of the (?:messages|prompt)|prompt exceeds|exceed(?:ed)? (?:the )?(?:model )?token limit"
+    r"|token count of \d+ exceeds|too large for model with|context size has been exceeded"
+    r"|(?:inputs?|prompt)`? tokens? .{0,40}must be|longer than the model|too many (?:input )?tokens",
     re.IGNORECASE,
+)
+# Tokens in a minute are no length of a conversation, though the words are alike.
+_PACE = re.compile(
+    r"per.?(?:minute|min|day|second|hour)|\bTP[MD]\b|wait before trying", re.IGNORECASE
 )
 _QUOTA = re.compile(
     r"insufficient_quota|billing|quota exceeded|out of budget|monthly limit", re.IGNORECASE
@@ -57,25 +62,6 @@ _ANSWER_CODES = {
     "refusal": (ErrorCode.PROVIDER_FILTERED, "Put the question differently."),
     "content_filter": (ErrorCode.PROVIDER_FILTERED, "Put the question differently."),
 }
-
-
-def host_of(url: str) -> str:
-    """Host, and port where it is not the usual one, of an address."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or url
-        return f"{host}:{parts.port}" if parts.port else host
-    except ValueError:
-        return url
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address is this machine."""
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, or no address at all
-        return False
 
 
 def status_fault(
@@ -109,7 +95,7 @@ def status_fault(
         )
     if status == 404:
         return _unknown_model(model, offered, quoted, url=url)
-    if status == 413 or (status in (400, 422) and _OVERFLOW.search(said)):
+    if status == 413 or (status in (400, 422) and is_overflow(said)):
         return ProviderError(
             f"The conversation is longer than {model} can take ({status}).{quoted}",
             hint="Start a new one with %yiem reset.",
@@ -122,7 +108,7 @@ def status_fault(
         return _rate_limited(host, said, wait, may_retry=may_retry)
     if status in (408, 409, 425) or status >= 500:
         return ProviderError(
-            f"{host} failed ({status}).{quoted}",
+            f"{host} failed ({status}).{quoted}{_request_id(headers)}",
             hint=f"Run the cell again {in_words(wait)}.",
             code=ErrorCode.PROVIDER_UNAVAILABLE,
             status=status,
@@ -135,6 +121,19 @@ def status_fault(
         code=ErrorCode.PROVIDER_REJECTED,
         status=status,
     )
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    """Name the request as the provider knows it, for whoever asks them (F13)."""
+    for name in ("x-request-id", "request-id"):
+        if found := _short(headers.get(name, ""))[:80]:
+            return f" (request {found})"
+    return ""
+
+
+def is_overflow(said: str) -> bool:
+    """Whether a provider's sentence means that the conversation does not fit (F29)."""
+    return bool(_OVERFLOW.search(said)) and not _PACE.search(said)
 
 
 def _unknown_model(model: str, offered: Sequence[str], quoted: str, *, url: str) -> ProviderError:
@@ -233,7 +232,7 @@ def answer_fault(code: str, said: str, *, host: str, retryable: bool) -> Provide
     known = _ANSWER_CODES.get(code)
     if known is not None:
         ours, hint = known
-    elif _OVERFLOW.search(f"{code} {said}"):
+    elif is_overflow(f"{code} {said}"):
         ours, hint = ErrorCode.PROVIDER_OVERFLOW, "Start a new conversation with %yiem reset."
     elif _RATE.search(f"{code} {said}"):
         ours, hint = ErrorCode.PROVIDER_RATE_LIMITED, "Run the cell again in a moment."
@@ -301,8 +300,10 @@ def transport_fault(error: Exception, *, url: str) -> ProviderError:
 
 def _unreachable(error: Exception, host: str, url: str) -> ProviderError:
     causes = list(_causes(error))
-    retryable = True
+    retryable, attempts = True, None
     if any(isinstance(cause, socket.gaierror) for cause in causes):
+        # Names are not found any better a third time (F02).
+        attempts = 3
         message = f"The name {host} is not known; is this machine offline?"
         hint = "Check the network and the address."
     elif any("CERTIFICATE" in str(cause) for cause in causes):
@@ -316,7 +317,11 @@ def _unreachable(error: Exception, host: str, url: str) -> ProviderError:
         message = f"Cannot reach {host}: {_short(str(error))}"
         hint = "Check the address, the network and the proxy."
     return ProviderError(
-        message, hint=hint, code=ErrorCode.PROVIDER_UNREACHABLE, retryable=retryable
+        message,
+        hint=hint,
+        code=ErrorCode.PROVIDER_UNREACHABLE,
+        retryable=retryable,
+        attempts=attempts,
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
+import uuid
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import aclosing
@@ -22,19 +24,18 @@ from yiem_nb.errors import ErrorCode, ProviderError
 from yiem_nb.events import Aborted, AbortSignal, MessageUpdateEvent, RetryEvent
 from yiem_nb.messages import AssistantMessage, StopReason, Usage, UsageCost
 from yiem_nb.models import Model, ThinkingLevel
-from yiem_nb.providers.clocks import RetryPolicy
+from yiem_nb.providers.clocks import Clocks, RetryPolicy
 from yiem_nb.providers.faults import (
     answer_fault,
     compressed_fault,
     empty_fault,
     environment_fault,
-    host_of,
-    is_loopback,
     page_fault,
     redirect_fault,
     status_fault,
     transport_fault,
 )
+from yiem_nb.providers.hosts import host_of, is_loopback
 from yiem_nb.providers.keys import Secret
 from yiem_nb.state import AgentContext, StreamEvent
 from yiem_nb.wire import (
@@ -50,9 +51,8 @@ from yiem_nb.wire import (
 
 __all__ = ["Connect", "Connection", "HttpProvider"]
 
-_TIMEOUT = httpx.Timeout(connect=10.0, write=30.0, pool=10.0, read=300.0)
-#: Longest wait for something that is more than a keep-alive.
-CONTENT_IDLE_SECONDS = 300.0
+# Silence is watched by `Clocks`, which know what silence means.
+_TIMEOUT = httpx.Timeout(connect=Clocks().connect, write=30.0, pool=10.0, read=None)
 MAX_ERROR_BODY = 65_536
 MAX_BODY = 256 * 1024 * 1024
 #: What a server may say, and how long it may take, when it is asked which models it has.
@@ -98,6 +98,8 @@ class HttpProvider:
         When to try again.
     sleep
         Waits between tries.
+    clocks
+        How long what may last; by the model where none are given.
     """
 
     def __init__(
@@ -106,12 +108,12 @@ class HttpProvider:
         *,
         policy: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        content_idle: float = CONTENT_IDLE_SECONDS,
+        clocks: Clocks | None = None,
     ) -> None:
         self._connect = connect
         self._policy = policy or RetryPolicy()
         self._sleep = sleep
-        self._content_idle = content_idle
+        self._clocks = clocks
         # An httpx client belongs to the loop it was first used on.
         self._clients: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, httpx.AsyncClient]
@@ -127,8 +129,10 @@ class HttpProvider:
     ) -> AsyncIterator[StreamEvent]:
         """Send a request and stream its answer, trying again where that may help."""
         waited, attempt = 0.0, 1
+        # The same for each try, so that a server which had understood the first does not do it twice.
+        request_id = str(uuid.uuid4())
         while True:
-            exchange = _Exchange(self, model, context, level, signal)
+            exchange = _Exchange(self, model, context, level, signal, request_id)
             async with aclosing(exchange.run()) as events:
                 async for event in events:
                     yield event
@@ -166,6 +170,7 @@ class HttpProvider:
                     # A company's proxy does not lead to this machine.
                     trust_env=not is_here,
                     headers={"Accept-Encoding": "identity", "User-Agent": "yiem_nb"},
+                    verify=_trusted(),
                 )
             except (ImportError, ValueError, ssl.SSLError, OSError) as error:
                 raise environment_fault(error) from None
@@ -175,16 +180,16 @@ class HttpProvider:
         """Say where the next request goes."""
         return await self._connect()
 
-    @property
-    def content_idle(self) -> float:
-        """Longest wait for content, in seconds."""
-        return self._content_idle
+    def clocks(self, model: Model, url: str) -> Clocks:
+        """How long what may last."""
+        return self._clocks or Clocks.of(model, url)
 
     def _delay(self, fault: ProviderError, url: str, attempt: int, waited: float) -> float | None:
         """Seconds before the next try; ``None`` when there is to be none."""
         unreachable = fault.code is ErrorCode.PROVIDER_UNREACHABLE and fault.status is None
         policy = _LOOPBACK_POLICY if unreachable and is_loopback(url) else self._policy
-        if not fault.retryable or attempt >= min(policy.attempts, self._policy.attempts):
+        most = min(policy.attempts, self._policy.attempts, fault.attempts or policy.attempts)
+        if not fault.retryable or attempt >= most:
             return None
         if fault.retry_after is not None and fault.retry_after > policy.longest:
             return None
@@ -202,12 +207,14 @@ class _Exchange:
         context: AgentContext,
         level: ThinkingLevel,
         signal: AbortSignal,
+        request_id: str,
     ) -> None:
         self._provider = provider
         self._model = model
         self._context = context
         self._level = level
         self._signal = signal
+        self._request_id = request_id
         self._dialect = dialect(model.api)
         self._decoder = self._new_decoder("text/event-stream")
         self.url = model.base_url
@@ -255,8 +262,9 @@ class _Exchange:
         client = self._provider.client(self.url)
         request = self._request(client)
         auth = self._auth(connection)
+        clocks = self._provider.clocks(self._model, self.url)
         with self._signal.guard():
-            async with asyncio.timeout(self._provider.content_idle):
+            async with asyncio.timeout(clocks.first_byte):
                 response = await client.send(request, auth=auth, stream=True)
                 if (moved := _moved_within(response)) is not None:
                     await response.aclose()
@@ -264,7 +272,7 @@ class _Exchange:
                         "POST", moved, headers=request.headers, content=request.content
                     )
                     response = await client.send(request, auth=auth, stream=True)
-        async with aclosing(response), aclosing(self._chunks(response)) as chunks:
+        async with aclosing(response), aclosing(self._chunks(response, clocks)) as chunks:
             await self._check(response, chunks, connection)
             async for chunk in chunks:
                 for delta in self._decoder.feed(chunk):
@@ -282,7 +290,8 @@ class _Exchange:
             options,
         )
         url = self._dialect.address(self.url, self._model)
-        return client.build_request("POST", url, json=body, headers=dict(self._dialect.headers))
+        headers = {**self._dialect.headers, "Idempotency-Key": self._request_id}
+        return client.build_request("POST", url, json=body, headers=headers)
 
     def _auth(self, connection: Connection) -> _KeyAuth | None:
         if connection.key is None:
@@ -338,21 +347,25 @@ class _Exchange:
         except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError):
             return []
 
-    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it comes; keep-alives alone do not keep it open."""
+    async def _chunks(
+        self, response: httpx.Response, clocks: Clocks
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes, as long as the clocks allow."""
         loop = asyncio.get_running_loop()
         chunks = response.aiter_raw()
-        deadline, events = loop.time() + self._provider.content_idle, 0
+        end, wait = loop.time() + clocks.total, clocks.first_byte
+        silent, events = loop.time() + clocks.content_idle, 0
         total = 0
         while True:
             if self._decoder.events != events:
-                deadline, events = loop.time() + self._provider.content_idle, self._decoder.events
+                silent, events = loop.time() + clocks.content_idle, self._decoder.events
             try:
                 with self._signal.guard():
-                    async with asyncio.timeout_at(deadline):
+                    async with asyncio.timeout_at(min(silent, end, loop.time() + wait)):
                         chunk = await anext(chunks)
             except StopAsyncIteration:
                 return
+            wait = clocks.byte_idle
             total += len(chunk)
             if total > MAX_BODY:
                 raise ProviderError(
@@ -421,6 +434,18 @@ class _Exchange:
             content_type=content_type,
             options=options,
         )
+
+
+def _trusted() -> ssl.SSLContext | bool:
+    """Return whom to trust: the system's store where it can be read, unless the user names another."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return True
+    try:
+        import truststore
+    except ImportError:
+        return True
+    context: ssl.SSLContext = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return context
 
 
 def listed_names(value: Any) -> list[str]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from yiem_nb.models import Model
 from yiem_nb.providers.catalogue import LOOPBACK_SERVERS, LoopbackServer
-from yiem_nb.providers.faults import is_loopback
+from yiem_nb.providers.hosts import is_loopback
 
 __all__ = ["Found", "listens_for_me", "probe", "with_real_window"]
 

@@ -25,7 +25,7 @@ from yiem_nb.providers.catalogue import (
     unknown_model,
 )
 from yiem_nb.providers.config import Settings, check_api, read_user_file
-from yiem_nb.providers.faults import host_of, is_loopback
+from yiem_nb.providers.hosts import host_of, is_loopback
 from yiem_nb.providers.keys import check_variable_name
 from yiem_nb.providers.probe import Found, probe
 
