@@ -269,7 +269,7 @@ def keep_secret(value: str, name: str) -> None:
     if len(value) < _MIN_SECRET:
         return
     encoded = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")
-    for form in (value, encoded, quote(value, safe=""), json.dumps(value)[1:-1]):
+    for form in (value, encoded, quote(value, safe="", errors="replace"), json.dumps(value)[1:-1]):
         _loaded[form] = name
 
 
