@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -105,7 +106,11 @@ async def telling(pages: dict[str, Any]) -> AsyncIterator[str]:
     """A server that has these pages and nothing else."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        asked = await reader.readuntil(b"\r\n\r\n")
+        path = asked.split(b" ")[1].decode()
+        # A body that is not read makes the close a reset.
+        length = re.search(rb"content-length: (\d+)", asked, re.IGNORECASE)
+        await reader.readexactly(int(length[1]) if length else 0)
         body = json.dumps(pages.get(path)).encode()
         writer.write(head(200 if path in pages else 404, "application/json") + body)
         await writer.drain()
@@ -147,7 +152,24 @@ async def test_a_local_server_is_asked_for_its_window(api, pages, window):
         model = Model(id="m", provider="custom", base_url=base, api=api, context_window=32_768)
         found = await asyncio.to_thread(with_real_window, model)
     assert found.context_window == window
-    assert with_real_window(model).context_window == window
+
+
+async def test_a_window_is_asked_for_once_and_again_where_nobody_answered():
+    pages: dict[str, Any] = {}
+    async with telling(pages) as base:
+        model = Model(id="m", provider="custom", base_url=base, context_window=32_768)
+        windows = []
+        for length in (0, 512, 1024):
+            if length:
+                pages["/props"] = {"default_generation_settings": {"n_ctx": length}}
+            found = await asyncio.to_thread(with_real_window, model)
+            windows.append(found.context_window)
+    assert windows == [32_768, 512, 512]
+
+
+def test_a_branch_of_a_model_of_ones_own_goes_on_with_it(tmp_path):
+    chosen = choose(read(tmp_path, FILE), recorded=("custom", "gpt-5"))
+    assert (chosen.key_name, chosen.source) == ("AZURE_KEY", "this conversation")
 
 
 def test_a_server_elsewhere_is_not_asked_and_one_that_is_not_there_does_no_harm():

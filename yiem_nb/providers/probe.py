@@ -99,9 +99,11 @@ def with_real_window(model: Model) -> Model:
     if not is_loopback(model.base_url) or model.provider == "local":
         return model
     asked = (model.base_url, model.id)
-    if asked not in _windows:
-        _windows[asked] = _ask_window(model) or model.context_window
-    return model.model_copy(update={"context_window": _windows[asked]})
+    window = _windows.get(asked) or _ask_window(model)
+    if window is None:
+        return model
+    _windows[asked] = window
+    return model.model_copy(update={"context_window": window})
 
 
 def _ask_window(model: Model) -> int | None:

@@ -114,6 +114,9 @@ def _again(recorded: tuple[str, str], own: Settings, environ: Mapping[str, str])
     """Choose the model of a branch again; ``None`` where it cannot be asked from here."""
     provider, model_id = recorded
     name = LOCAL if provider == LOCAL else f"{provider}/{model_id}"
+    for mine, described in own.models.items():
+        if recorded == (described.model.provider, described.model.id):
+            name = mine
     with suppress(ProviderError):
         return _choice(Settings(name), own, environ, "this conversation")
     return None
