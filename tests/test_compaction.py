@@ -17,12 +17,13 @@ from yiem_nb.compaction import (
     summary_of,
 )
 from yiem_nb.errors import AgentBusyError, CompactionError, ErrorCode
-from yiem_nb.events import CompactionEndEvent, CompactionStartEvent
+from yiem_nb.events import CompactionEndEvent, CompactionStartEvent, MessageUpdateEvent
 from yiem_nb.messages import (
     AgentToolCall,
     AgentToolResult,
     AssistantMessage,
     ImageContent,
+    ReasoningContent,
     TextContent,
     ToolResultMessage,
     Usage,
@@ -412,3 +413,47 @@ def test_a_usage_from_before_is_not_counted_after():
     context = AgentContext("", (summary_message("s", 20), message), {})
     assert meter_of(context).tokens < 200
     assert meter_of(replace(context, messages=(message,))).tokens == 5_005
+
+
+def test_thoughts_are_not_read_by_the_summariser():
+    message = AssistantMessage([ReasoningContent("hm"), TextContent("said")])
+    assert "[Assistant]: said" in request_text([message], budget=1_000)
+
+
+async def test_a_summary_stream_that_ends_without_an_answer_or_is_no_generator(tmp_path):
+    class Items:
+        """A stream that cannot be closed."""
+
+        def __init__(self, *items):
+            self.items = iter(items)
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            for item in self.items:
+                return item
+            raise StopAsyncIteration
+
+    history = [UserMessage(LONG), AssistantMessage(LONG), UserMessage("b"), AssistantMessage("c")]
+    streams = [Items(MessageUpdateEvent(0, "text", "half")), Items(AssistantMessage("done"))]
+    events = await run([], stream_fn=lambda *_: streams.pop(0), messages=history, model=SMALL)
+    end = next(event for event in events if isinstance(event, CompactionEndEvent))
+    assert end.error_message == "The summary did not arrive."
+    assert answer(events).text == "done"
+
+
+async def test_a_run_that_is_cancelled_while_it_summarises_ends_at_once():
+    begun = asyncio.Event()
+
+    async def stream(*_):
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+        yield
+
+    history = [UserMessage(LONG), AssistantMessage(LONG), UserMessage("b"), AssistantMessage("c")]
+    running = asyncio.ensure_future(run([], stream_fn=stream, messages=history, model=SMALL))
+    await asyncio.wait_for(begun.wait(), 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -68,7 +68,7 @@ async def told(event, signal):
 async def main():
     schema = {"type": "object", "properties": {"number": {"type": "integer"}}}
     tool = AgentTool(name="work", description="Work.", parameters=schema, execute=work)
-    options = AgentOptions(model=Model(id="m"), tools=[tool], limits=Limits(**free))
+    options = AgentOptions(model=Model(id="m"), tools=[tool], limits=Limits(**free), compaction=False)
     agent = Agent(options, stream, SessionJournal(storage))
     agent.subscribe(told)
     os.write(1, b"ready\n")
