@@ -19,7 +19,7 @@ from tests.fake_openai import serving
 from tests.fault_server import fault_server
 from yiem_nb.errors import ErrorCode, ProviderError, redact
 from yiem_nb.providers.catalogue import CLOUDS, LOOPBACK_SERVERS, LoopbackServer, models
-from yiem_nb.providers.keys import Secret, check_variable_name, read_key
+from yiem_nb.providers.keys import Secret, check_variable_name
 from yiem_nb.providers.probe import Found, listens_for_me, probe
 from yiem_nb.providers.resolve import (
     Settings,
@@ -28,6 +28,7 @@ from yiem_nb.providers.resolve import (
     read_user_file,
     resolve,
 )
+from yiem_nb.providers.vault import find_key
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -48,11 +49,13 @@ def test_a_key_does_not_show_itself() -> None:
 @pytest.mark.parametrize("value", [f"{KEY}\n", f'"{KEY}"', f"a {KEY}", f"{KEY}'"])
 def test_a_mangled_key_is_named_and_not_sent(value: str) -> None:
     with pytest.raises(ProviderError) as caught:
-        read_key("MY_KEY", {"MY_KEY": value})
+        find_key("MY_KEY", {"MY_KEY": value})
     assert "MY_KEY" in str(caught.value)
     assert KEY not in str(caught.value)
-    assert read_key("MY_KEY", {}) is None
-    assert read_key("MY_KEY", {"MY_KEY": KEY}).reveal() == KEY
+    assert find_key("MY_KEY", {}) is None
+    found = find_key("MY_KEY", {"MY_KEY": KEY})
+    assert found is not None
+    assert found.secret.reveal() == KEY
 
 
 @pytest.mark.parametrize("value", [KEY, "gsk_abcdefghij", "AIzaSyABC", "my key", "a-b", "0" * 32])
@@ -229,7 +232,7 @@ def test_servers_on_this_machine_are_found_and_strangers_are_not_asked(tmp_path:
 @pytest.mark.parametrize("value", ["“curly-quotes-0123456789”", "kéy-0123456789", "a\tb", "x\x00y"])
 def test_an_odd_letter_in_a_key_is_found_before_it_is_sent(value: str) -> None:
     with pytest.raises(ProviderError, match="The key in MY_KEY has") as caught:
-        read_key("MY_KEY", {"MY_KEY": value})
+        find_key("MY_KEY", {"MY_KEY": value})
     assert caught.value.code is ErrorCode.PROVIDER_CONFIG
     assert value not in str(caught.value)
 

@@ -356,7 +356,7 @@ class Workspace:
 
 def _http_provider(choice: Choice) -> Any:
     from yiem_nb.providers.http import Connection, HttpProvider
-    from yiem_nb.providers.keys import read_key
+    from yiem_nb.providers.vault import find_key
 
     if choice.model.provider == "local":
         from yiem_nb.providers.local import local_server
@@ -364,7 +364,8 @@ def _http_provider(choice: Choice) -> Any:
         return HttpProvider(local_server().connect)
 
     async def connect() -> Connection:
-        return Connection(choice.model.base_url, read_key(choice.key_name, os.environ))
+        found = await asyncio.to_thread(find_key, choice.key_name)
+        return Connection(choice.model.base_url, found.secret if found else None)
 
     return HttpProvider(connect)
 

@@ -13,6 +13,7 @@ from yiem_nb.magics.grammar import (
     Command,
     CompactCommand,
     HelpCommand,
+    KeyCommand,
     LeaveCommand,
     ModelCommand,
     PrivateCommand,
@@ -137,6 +138,10 @@ class YiemMagics(Magics):
         parsed = parse_line(line)
         if isinstance(parsed, Question):
             self.workspace.ask(parsed.text.strip(), show_usage=self.show_usage)
+        elif isinstance(parsed, KeyCommand):
+            from yiem_nb.kernel.key_desk import KeyDesk
+
+            self._say(getattr(KeyDesk(self.shell), parsed.do)(parsed.what))
         elif (said := self._about_tools(parsed)) is not None:
             self._say(said)
         else:

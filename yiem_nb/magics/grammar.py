@@ -23,6 +23,7 @@ __all__ = [
     "Command",
     "CompactCommand",
     "HelpCommand",
+    "KeyCommand",
     "LeaveCommand",
     "Line",
     "ModelCommand",
@@ -56,6 +57,14 @@ class ModelCommand:
     """Choose a model, or list what there is."""
 
     name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCommand:
+    """Do something with a key; `KeyDesk` has a method for each."""
+
+    do: str
+    what: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +153,7 @@ class HelpCommand:
 
 Command: TypeAlias = (
     ModelCommand
+    | KeyCommand
     | ToolsCommand
     | SwitchToolsCommand
     | LeaveCommand
@@ -274,6 +284,16 @@ COMMANDS: dict[str, _Entry] = {
         "model [NAME]",
         "choose the model, or list what there is",
         _first(_alone(ModelCommand()), _word(ModelCommand)),
+    ),
+    "key": _Entry(
+        "key set PROVIDER | show [PROVIDER] | forget PROVIDER | dotenv FILE",
+        "ask for a key, say where one is, forget it",
+        _sub(
+            set=_word(partial(KeyCommand, "set")),
+            show=_perhaps(partial(KeyCommand, "show")),
+            forget=_word(partial(KeyCommand, "forget")),
+            dotenv=_text(partial(KeyCommand, "dotenv")),
+        ),
     ),
     "tools": _Entry(
         "tools [on|off|auto|ask|deny NAME,…|show NAME|test NAME JSON|threads]",

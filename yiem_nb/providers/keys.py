@@ -1,4 +1,4 @@
-"""Keys: read from the environment when a request is sent, shown to nobody.
+"""Keys: read when a request is sent, shown to nobody.
 
 Settings hold the *name* of an environment variable. Its value is read at the last moment, wrapped, and
 known to `redact`, so that no error, log or session can carry it.
@@ -7,12 +7,11 @@ known to `redact`, so that no error, log or session can carry it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import NoReturn
 
 from yiem_nb.errors import ErrorCode, ProviderError, keep_secret
 
-__all__ = ["Secret", "check_variable_name", "read_key"]
+__all__ = ["Secret", "check_key", "check_variable_name"]
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A provider's prefix, what no name may hold, or a long run of letters and digits in no order.
@@ -70,17 +69,14 @@ def check_variable_name(name: str) -> str:
     return name
 
 
-def read_key(name: str, environ: Mapping[str, str]) -> Secret | None:
-    """Read the key that the variable `name` holds.
+def check_key(value: str, name: str) -> str:
+    """Return `value` if it can be a key.
 
     Raises
     ------
     ProviderError
-        The value has a line end, a blank, a quote or a letter beyond ASCII, which no key has.
+        It has a line end, a blank, a quote or a letter beyond ASCII, which no key has.
     """
-    value = environ.get(name, "")
-    if not value:
-        return None
     if not _KEY.fullmatch(value) or "'" in value or '"' in value:
         keep_secret(value, name)
         raise ProviderError(
@@ -88,4 +84,4 @@ def read_key(name: str, environ: Mapping[str, str]) -> Secret | None:
             hint=f"Set {name} again, without quotes and without a trailing line end.",
             code=ErrorCode.PROVIDER_CONFIG,
         )
-    return Secret(value, name)
+    return value

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from yiem_nb.errors import ErrorCode, ProviderError
@@ -28,6 +29,7 @@ from yiem_nb.providers.config import Settings, check_api, read_user_file
 from yiem_nb.providers.hosts import host_of, is_loopback
 from yiem_nb.providers.keys import check_variable_name
 from yiem_nb.providers.probe import Found, probe
+from yiem_nb.providers.vault import find_key, waiting_dotenv
 
 __all__ = ["Choice", "Settings", "check_base_url", "list_models", "read_user_file", "resolve"]
 
@@ -182,12 +184,16 @@ def _named(name: str, own: Settings) -> Model:
 
 
 def _check_key(name: str, environ: Mapping[str, str]) -> None:
-    if name and not environ.get(name):
-        raise ProviderError(
-            f"The key should be in {name}, and that variable is not set.",
-            hint=f"Set {name} before the kernel starts, or choose another model with %yiem model.",
-            code=ErrorCode.PROVIDER_AUTH,
-        )
+    if not name or environ.get(name) or find_key(name, environ) is not None:
+        return
+    waiting = waiting_dotenv(name, Path.cwd())
+    hint = f"%yiem key dotenv {waiting} lets it be read from there. " if waiting else ""
+    raise ProviderError(
+        f"The key should be in {name}, and that variable is not set.",
+        hint=f"{hint}%yiem key set {name} asks for it and keeps it; or set {name} before the kernel"
+        " starts, or choose another model with %yiem model.",
+        code=ErrorCode.PROVIDER_AUTH,
+    )
 
 
 def check_base_url(url: str) -> str:
