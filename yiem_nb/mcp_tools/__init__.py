@@ -1,1 +1,1 @@
-"""Tools of MCP servers: what they are called and how their definitions are held to their word."""
+"""Tools of MCP servers: their names, lists, definitions and answers; no client connects yet."""
