@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.wire_rules import broken_rules_of_line
+
 
 @dataclass
 class Reply:
@@ -60,6 +62,8 @@ class FakeOpenAi:
     def __init__(self, replies: Iterable[Reply]) -> None:
         self.replies = list(replies)
         self.requests: list[dict[str, Any]] = []
+        #: What a strict provider would have refused.
+        self.broken: list[str] = []
         self.headers: list[dict[str, str]] = []
         #: When each delta of each request was written.
         self.sent: list[list[float]] = []
@@ -122,6 +126,7 @@ class FakeOpenAi:
             await writer.drain()
             return True
         self.requests.append(json.loads(body))
+        self.broken += broken_rules_of_line(lines[0], body)
         self.headers.append(headers)
         number = len(self.requests)
         reply = (
@@ -189,3 +194,4 @@ def serving(*replies: Reply) -> Iterator[FakeOpenAi]:
         yield server
     finally:
         server.stop()
+    assert not server.broken

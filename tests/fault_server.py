@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from tests.wire_rules import broken_rules_of_line
+
 #: Does something to a connection instead of sending.
 Act: TypeAlias = Callable[["Request"], Awaitable[None]]
 Script: TypeAlias = list[bytes | Act]
@@ -44,6 +46,8 @@ class FaultServer:
     scripts: list[Script]
     requests: list[Request] = field(default_factory=list)
     listing: list[str] | None = None
+    #: What a strict provider would have refused.
+    broken: list[str] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -64,6 +68,7 @@ class FaultServer:
 
     async def _play(self, request: Request) -> None:
         self.requests.append(request)
+        self.broken += broken_rules_of_line(request.line, request.body)
         number = len(self.requests)
         script = self.scripts[number - 1] if number <= len(self.scripts) else [head(599)]
         watcher = asyncio.create_task(_watch(request))
@@ -116,6 +121,7 @@ async def fault_server(
         for request in faulty.requests:
             request.writer.close()
         await asyncio.sleep(0)
+    assert not faulty.broken
 
 
 # --- What to send --------------------------------------------------------------------------

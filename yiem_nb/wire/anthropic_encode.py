@@ -44,7 +44,8 @@ def body(asked: Asked) -> dict[str, Any]:
         body["tools"] = []
     if asked.tool_choice is not None:
         body["tool_choice"] = _tool_choice(asked.tool_choice)
-    body.update(_thinking(asked, limit))
+    if not _calls_without_thought(body["messages"]):
+        body.update(_thinking(asked, limit))
     if "thinking" not in body and asked.options.temperature is not None:
         body["temperature"] = asked.options.temperature
     if asked.compat.prompt_cache:
@@ -74,6 +75,16 @@ def _thinking(asked: Asked, limit: int) -> dict[str, Any]:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
     budget = thinking_budget(asked.level, limit)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget else {}
+
+
+def _calls_without_thought(turns: list[dict[str, Any]]) -> bool:
+    """Whether results are sent of calls that another model, or this one without thinking, made.
+
+    In the middle of such an exchange a request to think is refused.
+    """
+    if len(turns) < 2 or turns[-1]["content"][0]["type"] != "tool_result":
+        return False
+    return not str(turns[-2]["content"][0]["type"]).endswith("thinking")
 
 
 def _mark_stable_prefixes(body: dict[str, Any]) -> None:
