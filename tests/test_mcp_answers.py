@@ -86,6 +86,13 @@ def test_a_result_without_end_is_cut() -> None:
     assert huge.details is None
 
 
+def test_images_that_are_too_much_together_are_left_out() -> None:
+    half = {"type": "image", "data": "AAAA" * (MAX_DATA // 7), "mimeType": "image/png"}
+    result = read_answer({"content": [half, half]})
+    assert [block.type for block in result.content] == ["text", "image"]
+    assert "too large" in result.text
+
+
 @given(st.lists(st.dictionaries(_KEYS, _JSON), max_size=4), _KINDS, _JSON)
 def test_no_answer_of_a_server_raises(parts: list[dict[str, Any]], kind: str, more: Any) -> None:
     content = [part | {"type": kind} for part in parts]

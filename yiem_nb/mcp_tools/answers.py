@@ -12,7 +12,7 @@ from yiem_nb.tools.text import clipped, few, redacted
 
 __all__ = ["MAX_DATA", "read_answer"]
 
-#: How many characters of one image or of structured content are kept.
+#: How many characters of structured content, and of all images of a result together, are kept.
 MAX_DATA = 1_000_000
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
@@ -24,7 +24,7 @@ def read_answer(raw: Mapping[str, Any]) -> AgentToolResult:
     to the model where there is nothing else to read.
     """
     content = raw.get("content")
-    blocks = [_block(part) for part in content] if isinstance(content, list) else []
+    blocks = _within([_block(part) for part in content] if isinstance(content, list) else [])
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     images = [block for block in blocks if isinstance(block, ImageContent)]
     structured = raw.get("structuredContent")
@@ -38,6 +38,19 @@ def read_answer(raw: Mapping[str, Any]) -> AgentToolResult:
         details=None if kept is None else {"structured": redacted(kept)},
         is_error=raw.get("isError") is True,
     )
+
+
+def _within(blocks: list[TextContent | ImageContent]) -> list[TextContent | ImageContent]:
+    room = MAX_DATA
+    for index, block in enumerate(blocks):
+        if not isinstance(block, ImageContent):
+            continue
+        if len(block.data) > room:
+            size = f"{len(block.data):,} characters"
+            blocks[index] = TextContent(f"[An image of {size}, too large to be shown.]")
+        else:
+            room -= len(block.data)
+    return blocks
 
 
 def _block(part: Any) -> TextContent | ImageContent:
@@ -59,8 +72,6 @@ def _image(part: Mapping[str, Any]) -> TextContent | ImageContent:
     data, mime_type = part.get("data"), part.get("mimeType")
     if not isinstance(data, str) or mime_type not in _IMAGES:
         return TextContent(f"[An image no model reads, {few(str(mime_type))}.]")
-    if len(data) > MAX_DATA:
-        return TextContent(f"[An image of {len(data):,} characters, too large to be shown.]")
     try:
         return ImageContent(data, str(mime_type))
     except ValueError:
