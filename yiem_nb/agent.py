@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
 from yiem_nb.compaction import Compaction
@@ -45,6 +45,7 @@ from yiem_nb.models import Limits, Model, QueueMode, ThinkingLevel
 from yiem_nb.queues import MessageQueue
 from yiem_nb.scribe import Journal, Scribe
 from yiem_nb.state import AgentContext, AgentState, StreamFn, reduce, tools_by_name
+from yiem_nb.structured import OutputForm
 from yiem_nb.tools import (
     AgentTool,
     Gate,
@@ -54,6 +55,7 @@ from yiem_nb.tools import (
 
 __all__ = ["Agent", "AgentOptions", "Journal", "Prompt"]
 
+T = TypeVar("T")
 Prompt: TypeAlias = str | AgentMessage | Sequence[AgentMessage]
 
 
@@ -123,6 +125,8 @@ class Agent:
         self._signal: AbortSignal | None = None
         self._requests: deque[float] = deque()
         self._hasher = RequestHasher()
+        #: What the last answer of the present run must be.
+        self._form: OutputForm[Any] | None = None
 
     # --- What is so --------------------------------------------------------------------
 
@@ -142,7 +146,22 @@ class Agent:
 
     # --- Runs --------------------------------------------------------------------------
 
-    async def prompt(self, prompt: Prompt, *, cell_id: str | None = None) -> AssistantMessage:
+    @overload
+    async def prompt(self, prompt: Prompt, *, cell_id: str | None = None) -> AssistantMessage: ...
+
+    @overload
+    async def prompt(
+        self, prompt: Prompt, *, cell_id: str | None = None, output_type: type[T]
+    ) -> T: ...
+
+    @overload
+    async def prompt(
+        self, prompt: Prompt, *, cell_id: str | None = None, output_type: type[T] | None
+    ) -> AssistantMessage | T: ...
+
+    async def prompt(
+        self, prompt: Prompt, *, cell_id: str | None = None, output_type: type[T] | None = None
+    ) -> AssistantMessage | T:
         """Say something and run until the model has nothing left to do.
 
         Parameters
@@ -151,10 +170,13 @@ class Agent:
             Text, a message, or several messages.
         cell_id
             The notebook cell it comes from, kept with it.
+        output_type
+            A pydantic model or other type that the last answer must be; it is returned then. An
+            answer that does not fit may be mended once, in the same run.
 
         Returns
         -------
-        AssistantMessage
+        AssistantMessage or `output_type`
             The last answer; ``stop_reason`` says whether it is whole. A failed request is an
             answer with ``error_message``, not an exception.
 
@@ -164,13 +186,21 @@ class Agent:
             While another run is under way; nothing changes.
         ProviderError
             No model was chosen.
+        OutputError
+            With `output_type`: the answer failed or does not fit; the error has its text.
         RateLimitedError
             One of `Limits` is reached.
         """
         messages = _as_messages(prompt)
+        form = OutputForm(output_type) if output_type is not None else None
         self.check_idle("prompt")
         self._check_messages(len(messages))
-        return await self._run(lambda *a: agent_loop(messages, *a), cell_id)
+        self._form = form
+        try:
+            answer = await self._run(lambda *a: agent_loop(messages, *a), cell_id)
+        finally:
+            self._form = None
+        return answer if form is None else form.read(answer)
 
     async def continue_(self) -> AssistantMessage:
         """Run on from the last message; after an answer, from what is queued (SPEC-6.1).
@@ -385,11 +415,20 @@ class Agent:
             store=options.store,
             on_approval=self._scribe.approval,
             steering=self._steering.drain,
-            follow_up=self._follow_up.drain,
+            follow_up=self._say_next,
             compaction=options.compaction,
             prepare_context=partial(self._prepare, model, self._state.thinking_level),
             on_tool_result=self._scribe.result,
         )
+
+    def _say_next(self) -> list[AgentMessage]:
+        """Return what follows an answer that would end the run: a repair of it, or what is queued."""
+        last = self._state.messages[-1] if self._state.messages else None
+        if self._form is not None and isinstance(last, AssistantMessage):
+            repair = self._form.repair(last)
+            if repair is not None:
+                return [repair]
+        return self._follow_up.drain()
 
     async def _prepare(
         self, model: Model, level: ThinkingLevel, context: AgentContext
@@ -398,7 +437,12 @@ class Agent:
         self._check_requests()
         self._requests.append(time.monotonic())
         state = self._state
-        context = replace(context, system_prompt=state.system_prompt, tools=dict(state.tools))
+        context = replace(
+            context,
+            system_prompt=state.system_prompt,
+            tools=dict(state.tools),
+            output_schema=self._form.schema if self._form is not None else None,
+        )
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
         self._scribe.request_hash = self._hasher.hash(model, level, context)

@@ -16,6 +16,7 @@
     │   ├── ToolAbortedError       EXECUTION_ABORTED
     │   └── InvalidParametersError INVALID_PARAMETERS (also a ValueError)
     ├── ProviderError              the other side is at fault: PROVIDER_*
+    │   └── OutputError            PROVIDER_OUTPUT: an answer of another form than was asked for
     ├── SessionError               the session file: SESSION_*
     └── CommandError               what was typed cannot be understood: COMMAND_INVALID
 
@@ -41,6 +42,7 @@ __all__ = [
     "ErrorCode",
     "InvalidMessageRoleError",
     "InvalidParametersError",
+    "OutputError",
     "ProviderError",
     "RateLimitedError",
     "SessionError",
@@ -88,6 +90,7 @@ class ErrorCode(StrEnum):
     PROVIDER_EMPTY = "PROVIDER_EMPTY"
     PROVIDER_FILTERED = "PROVIDER_FILTERED"
     PROVIDER_LOCAL = "PROVIDER_LOCAL"
+    PROVIDER_OUTPUT = "PROVIDER_OUTPUT"
 
     SESSION_UNREADABLE = "SESSION_UNREADABLE"
     SESSION_ENTRY = "SESSION_ENTRY"
@@ -238,6 +241,18 @@ class ProviderError(YiemError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.attempts = attempts
+
+
+class OutputError(ProviderError):
+    """An answer that is not of the form that was asked for; `text` is what it said."""
+
+    code = ErrorCode.PROVIDER_OUTPUT
+
+    def __init__(
+        self, message: str, *, hint: str = "", code: ErrorCode | None = None, text: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.text = redact(text)
 
 
 class SessionError(YiemError):

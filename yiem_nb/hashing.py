@@ -32,6 +32,7 @@ class RequestHasher:
             "model": [model.provider, model.id, model.api] if model is not None else None,
             "thinking": level,
             "system": context.system_prompt,
+            **({"output": context.output_schema} if context.output_schema is not None else {}),
             "tools": [
                 [tool.name, tool.description, tool.parameters]
                 for tool in (context.tools or {}).values()

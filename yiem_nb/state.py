@@ -51,6 +51,8 @@ class AgentContext:
     system_prompt: str = ""
     messages: tuple[AgentMessage, ...] = ()
     tools: dict[str, AgentTool] | None = None
+    #: The JSON schema that the last answer must fit; ``None`` where it may be anything.
+    output_schema: Mapping[str, Any] | None = None
 
 
 StreamEvent: TypeAlias = MessageUpdateEvent | RetryEvent | AssistantMessage

@@ -7,16 +7,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from yiem_nb.agent import Agent, AgentOptions, Prompt
 from yiem_nb.compaction import UNKNOWN_ROOM, request_text, room_of, summarise
+from yiem_nb.errors import OutputError
 from yiem_nb.events import AbortSignal, CompactionEndEvent
 from yiem_nb.instructions import system_prompt
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.kernel.view import View
-from yiem_nb.messages import AgentMessage, AssistantMessage
+from yiem_nb.messages import AgentMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
 from yiem_nb.providers.probe import with_real_window
@@ -102,7 +104,8 @@ class Conversation:
         *,
         how: How = "place",
         approver: Approver | None,
-    ) -> AssistantMessage:
+        output_type: type[Any] | None = None,
+    ) -> Any:
         """Run one prompt and show it; on the loop thread.
 
         Without `approver` nobody can be asked.
@@ -118,7 +121,7 @@ class Conversation:
             await self._configure(choice)
         unsubscribe = agent.subscribe(view)
         try:
-            return await self._prompt(prompt, cell.id, view)
+            return await self._prompt(prompt, cell.id, view, output_type)
         finally:
             unsubscribe()
 
@@ -206,10 +209,12 @@ class Conversation:
         self._recorded_model = context.model
         self._recorded_tools = context.active_tools or ()
 
-    async def _prompt(self, prompt: Prompt, cell: str | None, view: View) -> AssistantMessage:
+    async def _prompt(
+        self, prompt: Prompt, cell: str | None, view: View, output_type: type[Any] | None
+    ) -> Any:
         try:
-            answer = await self.agent.prompt(prompt, cell_id=cell)
-        except asyncio.CancelledError:
+            answer = await self.agent.prompt(prompt, cell_id=cell, output_type=output_type)
+        except (asyncio.CancelledError, OutputError):
             await self._settle(view)
             raise
         await self._settle(view)

@@ -98,9 +98,15 @@ class Workspace:
     # --- Asking ------------------------------------------------------------------------
 
     def ask(
-        self, text: str, *, model: str = "", how: How = "place", show_usage: bool = True
-    ) -> AssistantMessage:
-        """Send a prompt, show the answer in this cell, and return it.
+        self,
+        text: str,
+        *,
+        model: str = "",
+        how: How = "place",
+        show_usage: bool = True,
+        output_type: type[Any] | None = None,
+    ) -> Any:
+        """Send a prompt, show the answer in this cell, and return it, or the value it is.
 
         Raises
         ------
@@ -111,7 +117,7 @@ class Workspace:
         AgentBusyError
             The agent is answering already, for instance because a tool of it asks.
         """
-        turn, view = self._turn(text, model, how, show_usage=show_usage)
+        turn, view = self._turn(text, model, how, show_usage=show_usage, output_type=output_type)
         self._asking += 1
         try:
             return _checked(self.bridge.run_sync(turn))
@@ -120,17 +126,29 @@ class Workspace:
             view.abandon()
 
     async def ask_async(
-        self, text: str, *, model: str = "", how: How = "place", show_usage: bool = True
-    ) -> AssistantMessage:
+        self,
+        text: str,
+        *,
+        model: str = "",
+        how: How = "place",
+        show_usage: bool = True,
+        output_type: type[Any] | None = None,
+    ) -> Any:
         """Do the same from a cell that awaits."""
-        turn, view = self._turn(text, model, how, show_usage=show_usage)
+        turn, view = self._turn(text, model, how, show_usage=show_usage, output_type=output_type)
         try:
             return _checked(await self.bridge.run_async(turn))
         finally:
             view.abandon()
 
     def _turn(
-        self, text: str, model: str, how: How, *, show_usage: bool
+        self,
+        text: str,
+        model: str,
+        how: How,
+        *,
+        show_usage: bool,
+        output_type: type[Any] | None,
     ) -> tuple[Callable[[], Any], View]:
         """Prepare a turn here, on the main thread; what is returned runs it on the other."""
         conversation = self.open()
@@ -140,8 +158,10 @@ class Workspace:
         cell = RunningCell(compat.cell_id(self.shell), compat.execution(self.shell))
         view, approver = self._view(choice, cell.id, show_usage=show_usage)
 
-        async def turn() -> AssistantMessage:
-            return await conversation.turn(text, choice, cell, view, how=how, approver=approver)
+        async def turn() -> Any:
+            return await conversation.turn(
+                text, choice, cell, view, how=how, approver=approver, output_type=output_type
+            )
 
         return turn, view
 
@@ -196,9 +216,10 @@ class Workspace:
         here = asyncio.get_running_loop()
 
         async def turn() -> AssistantMessage:
-            return await conversation.turn(
+            answer: AssistantMessage = await conversation.turn(
                 prompt, choice, RunningCell(), view, how="append", approver=approver
             )
+            return answer
 
         run = self.bridge.run_background(turn, main, lambda: here.call_soon_threadsafe(done.set))
         await done.wait()
@@ -370,9 +391,9 @@ def _http_provider(choice: Choice) -> Any:
     return HttpProvider(connect)
 
 
-def _checked(answer: AssistantMessage) -> AssistantMessage:
+def _checked(answer: Any) -> Any:
     """Return the answer, or raise what it says went wrong, so that the cell fails."""
-    if answer.stop_reason is not StopReason.ERROR:
+    if not isinstance(answer, AssistantMessage) or answer.stop_reason is not StopReason.ERROR:
         return answer
     code = ErrorCode.__members__.get(answer.error_code or "", ErrorCode.PROVIDER_UNAVAILABLE)
     raise ProviderError(answer.error_message or "The request failed.", code=code)

@@ -5,7 +5,7 @@ Only IPython is imported here; pydantic, the agent and the rest come with the fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from yiem_nb.errors import CommandError, ErrorCode
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ask", "chat", "load_ipython_extension", "prompt", "unload_ipython_extension", "use"]
 
 _NAME = "YiemMagics"
+T = TypeVar("T")
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -69,13 +70,27 @@ def chat() -> None:
     _magics().chat()
 
 
-def ask(text: str) -> AssistantMessage:
-    """Ask from a cell as ``%%yiem`` does, and return the answer."""
-    answer: AssistantMessage = _magics().workspace.ask(text)
-    return answer
+@overload
+def ask(text: str) -> AssistantMessage: ...
+@overload
+def ask(text: str, output_type: type[T]) -> T: ...
+def ask(text: str, output_type: type[Any] | None = None) -> Any:
+    """Ask from a cell as ``%%yiem`` does, and return the answer.
+
+    Parameters
+    ----------
+    text
+        The prompt.
+    output_type
+        A pydantic model or other type that the answer must be; it is returned then.
+    """
+    return _magics().workspace.ask(text, output_type=output_type)
 
 
-async def prompt(text: str) -> AssistantMessage:
-    """Ask from a cell that awaits, and return the answer."""
-    answer: AssistantMessage = await _magics().workspace.ask_async(text)
-    return answer
+@overload
+async def prompt(text: str) -> AssistantMessage: ...
+@overload
+async def prompt(text: str, output_type: type[T]) -> T: ...
+async def prompt(text: str, output_type: type[Any] | None = None) -> Any:
+    """Ask from a cell that awaits, and return the answer, or the `output_type` that it is."""
+    return await _magics().workspace.ask_async(text, output_type=output_type)

@@ -281,7 +281,9 @@ class _Exchange:
                     return
 
     def _request(self, client: httpx.AsyncClient) -> httpx.Request:
-        options = RequestOptions(thinking_level=str(self._level))
+        options = RequestOptions(
+            thinking_level=str(self._level), output_schema=self._context.output_schema
+        )
         body = encode(
             self._context.system_prompt,
             self._context.messages,
@@ -424,7 +426,8 @@ class _Exchange:
         options = DecoderOptions(
             think_tags=compat.think_tags,
             recover_text_tool_calls=compat.recover_text_tool_calls,
-            schema_tools=uses_schema(self._context.messages, tools, compat),
+            schema_tools=self._context.output_schema is None
+            and uses_schema(self._context.messages, tools, compat),
             tools=tuple(tools),
         )
         return self._dialect.decoder_class(

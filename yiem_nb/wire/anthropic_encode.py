@@ -46,6 +46,9 @@ def body(asked: Asked) -> dict[str, Any]:
         body["tool_choice"] = _tool_choice(asked.tool_choice)
     if not _calls_without_thought(body["messages"]):
         body.update(_thinking(asked, limit))
+    if asked.output is not None and asked.output[1]:
+        form = {"format": {"type": "json_schema", "schema": asked.output[0]}}
+        body["output_config"] = body.get("output_config", {}) | form
     if "thinking" not in body and asked.options.temperature is not None:
         body["temperature"] = asked.options.temperature
     if asked.compat.prompt_cache:

@@ -11,6 +11,7 @@ from yiem_nb.models import Model, ThinkingLevel
 from yiem_nb.tools import AgentTool
 from yiem_nb.wire.compat import Compat, RequestOptions
 from yiem_nb.wire.history import prepared, sendable
+from yiem_nb.wire.output import closed, output_in_words
 from yiem_nb.wire.schema_tools import in_words, uses_schema
 
 __all__ = ["Asked", "read_request"]
@@ -42,6 +43,12 @@ class Asked:
     options: RequestOptions
     #: Whether the answer is one of the tools or a reply, within a schema (`wire.schema_tools`).
     constrained: bool = False
+
+    @property
+    def output(self) -> tuple[dict[str, Any], bool] | None:
+        """The schema for the dialect's own field, and whether it is strict; ``None`` without one."""
+        schema = self.options.output_schema
+        return closed(schema) if schema is not None and self.compat.structured else None
 
     @property
     def level(self) -> str:
@@ -78,7 +85,12 @@ def read_request(
     """
     compat = Compat.of(model.compat)
     offered = (tools or {}) if compat.tools_mode != "none" else {}
-    constrained = uses_schema(messages, offered, compat)
+    options = options or RequestOptions()
+    schema = options.output_schema
+    constrained = schema is None and uses_schema(messages, offered, compat)
+    if schema is not None:
+        # In words, too: not every server reads the field.
+        system_prompt = f"{system_prompt}\n\n{output_in_words(schema)}".strip()
     if compat.tools_mode != "native":
         messages = in_words(messages)
     return Asked(
@@ -87,6 +99,6 @@ def read_request(
         tuple(offered.values()),
         model,
         compat,
-        options or RequestOptions(),
+        options,
         constrained,
     )

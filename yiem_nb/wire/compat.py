@@ -54,6 +54,9 @@ class Compat:
         Anthropic and Gemini: whether a thinking level is sent as a budget of tokens or an effort.
     prompt_cache
         Anthropic: whether stable prefixes are marked for its cache.
+    structured
+        Whether a JSON schema for the answer may be sent in the dialect's own field; it is said in
+        words in any case.
     key_header
         The header that carries the key, where it is not the dialect's own (Azure: ``"api-key"``).
     query
@@ -76,6 +79,7 @@ class Compat:
     recover_text_tool_calls: bool = False
     thinking_style: Literal["budget", "effort"] = "budget"
     prompt_cache: bool = True
+    structured: bool = True
     key_header: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
@@ -162,9 +166,12 @@ class RequestOptions:
         ``None`` leaves it to the server.
     tool_choice
         ``"auto"``, ``"none"``, ``"required"`` or the name of a tool.
+    output_schema
+        The JSON schema that the answer must fit.
     """
 
     thinking_level: str = "off"
     max_tokens: int | None = None
     temperature: float | None = None
     tool_choice: str | None = None
+    output_schema: Mapping[str, Any] | None = None

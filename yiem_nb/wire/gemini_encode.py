@@ -59,6 +59,12 @@ def _tool_choice(choice: str) -> dict[str, Any]:
 
 def _settings(asked: Asked) -> dict[str, Any]:
     settings = asked.numbers("maxOutputTokens")
+    # Beside functions it is refused; the words in the prompt must do.
+    if asked.output is not None and not asked.tools:
+        settings |= {
+            "responseMimeType": "application/json",
+            "responseJsonSchema": asked.output[0],
+        }
     if asked.level:
         limit = asked.options.max_tokens or asked.model.max_tokens
         settings["thinkingConfig"] = {"includeThoughts": True} | (

@@ -35,6 +35,8 @@ def body(asked: Asked) -> dict[str, Any]:
         body["messages"].insert(0, {"role": "system", "content": asked.system})
     if asked.tools:
         body["tools"] = [encode_tool(tool) for tool in asked.tools]
+    if asked.output is not None and not asked.tools:
+        body["format"] = asked.output[0]
     if asked.model.reasoning:
         body["think"] = bool(asked.level)
     return body

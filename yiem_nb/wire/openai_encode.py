@@ -124,6 +124,10 @@ def body(asked: Asked) -> dict[str, Any]:
     body.update(asked.numbers(compat.max_tokens_field))
     if asked.level and compat.reasoning_effort:
         body["reasoning_effort"] = nearest_level(asked.level, compat.efforts)
+    if asked.output is not None:
+        schema, strict = asked.output
+        named = {"name": "answer", "strict": strict, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
     if asked.constrained:
         add_schema(body, asked.tools)
     elif asked.tools and compat.tools_mode == "native":

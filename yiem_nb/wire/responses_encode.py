@@ -40,6 +40,10 @@ def body(asked: Asked) -> dict[str, Any]:
         body["tools"] = [_tool(tool) for tool in asked.tools]
     if asked.tool_choice is not None:
         body["tool_choice"] = _tool_choice(asked.tool_choice)
+    if asked.output is not None:
+        schema, strict = asked.output
+        named = {"type": "json_schema", "name": "answer", "strict": strict, "schema": schema}
+        body["text"] = {"format": named}
     body.update(asked.numbers("max_output_tokens"))
     if asked.model.reasoning:
         body["include"] = ["reasoning.encrypted_content"]
