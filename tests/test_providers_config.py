@@ -177,3 +177,8 @@ def test_a_server_elsewhere_is_not_asked_and_one_that_is_not_there_does_no_harm(
     assert with_real_window(far) is far
     gone = Model(id="m", base_url="http://127.0.0.1:9/v1")
     assert with_real_window(gone) == gone
+
+
+def test_caps_are_read_from_the_file_as_they_stand(tmp_path):
+    own = read(tmp_path, "[budget]\ncost_per_session = 2.0\n")
+    assert own.budget == {"cost_per_session": 2.0}

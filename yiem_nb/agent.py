@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
+from yiem_nb.budget import Purse
 from yiem_nb.calls import AfterToolCall, BeforeToolCall, settled
 from yiem_nb.compaction import Compaction
 from yiem_nb.errors import (
@@ -30,6 +31,7 @@ from yiem_nb.events import (
     AgentEvent,
     CompactionEndEvent,
     Listener,
+    MessageEndEvent,
     QueueUpdateEvent,
     TurnEndEvent,
 )
@@ -84,6 +86,8 @@ class AgentOptions:
     store: OutputStore | None = None
     #: Whether a summary may stand for the beginning of a conversation that grows too long.
     compaction: bool = True
+    #: What was spent, and what may be.
+    purse: Purse = field(default_factory=Purse)
     #: The last word on each request: called with what would be sent, returns what is sent.
     prepare_context: Callable[[AgentContext], AgentContext | Awaitable[AgentContext]] | None = None
 
@@ -366,6 +370,7 @@ class Agent:
         """Drive a run in a task of its own, so that cancelling the caller stops it in order."""
         model = self._check_ready()
         signal = AbortSignal()
+        self.options.purse.begin()
         context = AgentContext(
             self._state.system_prompt, self._state.messages, dict(self._state.tools)
         )
@@ -398,6 +403,8 @@ class Agent:
 
     def _happened(self, event: AgentEvent, signal: AbortSignal) -> None:
         self._state = reduce(self._state, event)
+        if isinstance(event, MessageEndEvent) and isinstance(event.message, AssistantMessage):
+            self.options.purse.add(event.message.usage)
         self._notify(event, signal)
 
     def _config(self, model: Model) -> AgentLoopConfig:
@@ -435,7 +442,6 @@ class Agent:
     ) -> AgentContext:
         """Count the request, offer the tools of this moment, and take the request's hash."""
         self._check_requests()
-        self._requests.append(time.monotonic())
         state = self._state
         context = replace(
             context,
@@ -445,6 +451,8 @@ class Agent:
         )
         if self.options.prepare_context is not None:
             context = await settled(self.options.prepare_context(context))
+        await self.options.purse.request(model, context)
+        self._requests.append(time.monotonic())
         self._scribe.request_hash = self._hasher.hash(model, level, context)
         return context
 

@@ -8,6 +8,7 @@
     │   ├── InvalidMessageRoleError  INVALID_MESSAGE_ROLE
     │   ├── SessionNotFoundError   AGENT_NOT_FOUND
     │   ├── RateLimitedError       RATE_LIMITED
+    │   ├── BudgetError            BUDGET_EXCEEDED: a request that might cost more than may be spent
     │   └── CompactionError        COMPACTION_FAILED
     ├── ToolError                  a tool, its definition or its arguments
     │   ├── ToolNotFoundError      TOOL_NOT_FOUND
@@ -37,6 +38,7 @@ from urllib.parse import quote
 __all__ = [
     "AgentBusyError",
     "AgentError",
+    "BudgetError",
     "CommandError",
     "CompactionError",
     "ErrorCode",
@@ -65,6 +67,7 @@ class ErrorCode(StrEnum):
     INVALID_MESSAGE_ROLE = "INVALID_MESSAGE_ROLE"
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
     RATE_LIMITED = "RATE_LIMITED"
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
     COMPACTION_FAILED = "COMPACTION_FAILED"
 
     TOOL_NOT_FOUND = "TOOL_NOT_FOUND"
@@ -167,6 +170,12 @@ class CompactionError(AgentError):
     """A summary could not be made; the conversation is as it was."""
 
     code = ErrorCode.COMPACTION_FAILED
+
+
+class BudgetError(AgentError):
+    """A request might cost more than may be spent; it was not sent."""
+
+    code = ErrorCode.BUDGET_EXCEEDED
 
 
 class ToolError(YiemError):

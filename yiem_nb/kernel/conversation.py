@@ -9,11 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
+
 from yiem_nb.agent import Agent, AgentOptions, Prompt
+from yiem_nb.budget import Budget, Purse, Spending
 from yiem_nb.compaction import UNKNOWN_ROOM, request_text, room_of, summarise
-from yiem_nb.errors import OutputError
+from yiem_nb.errors import ErrorCode, OutputError, ProviderError
 from yiem_nb.events import AbortSignal, CompactionEndEvent
 from yiem_nb.instructions import system_prompt
+from yiem_nb.kernel.approval import ask_in_cell
 from yiem_nb.kernel.notebook import CONTINUE_VARIABLE
 from yiem_nb.kernel.page import Page, RunningCell
 from yiem_nb.kernel.tenure import Tenure
@@ -21,6 +25,7 @@ from yiem_nb.kernel.view import View
 from yiem_nb.messages import AgentMessage
 from yiem_nb.models import ThinkingLevel
 from yiem_nb.providers import ScriptedProvider
+from yiem_nb.providers.config import read_user_file
 from yiem_nb.providers.probe import with_real_window
 from yiem_nb.providers.resolve import Choice
 from yiem_nb.session import How, JsonlSessionStorage, Plan, build_context
@@ -64,6 +69,7 @@ class Conversation:
         self._placed_in = storage
         self._foreign = 0
         self.gate = Gate()
+        self.purse = Purse(session=_spent(storage))
         #: Asks for leave in place of a plain question; for a front end that can show one.
         self.approver: Approver | None = None
         self._stream = stream
@@ -84,6 +90,7 @@ class Conversation:
                 ),
                 gate=self.gate,
                 store=self.journal,
+                purse=self.purse,
                 prepare_context=self._with_present_tools,
             ),
             stream,
@@ -119,11 +126,26 @@ class Conversation:
             for line in [*_emptied(self.tenure.news), *_emptied(self._page.news)]:
                 view.notice(line)
             await self._configure(choice)
+            await self._take_budget(can_ask=approver is not None)
         unsubscribe = agent.subscribe(view)
         try:
             return await self._prompt(prompt, cell.id, view, output_type)
         finally:
             unsubscribe()
+
+    async def _take_budget(self, *, can_ask: bool) -> None:
+        """Take the caps of the user's file, and ask before they are passed where somebody is there."""
+        settings = await asyncio.to_thread(read_user_file)
+        try:
+            self.purse.budget = Budget(**settings.budget)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ProviderError(
+                f"[budget] in config.toml: {'.'.join(map(str, first['loc']))}: {first['msg']}.",
+                hint=f"Known are {', '.join(Budget.model_fields)}.",
+                code=ErrorCode.PROVIDER_CONFIG,
+            ) from None
+        self.purse.ask = _ask_to_spend if can_ask else None
 
     def _listen_back(self) -> None:
         """Tell the gate whose words stand above: what was allowed for the session may end by them."""
@@ -264,6 +286,16 @@ def _emptied(lines: list[str]) -> list[str]:
     taken = lines.copy()
     lines.clear()
     return taken
+
+
+def _spent(storage: JsonlSessionStorage) -> Spending:
+    stats = storage.get_session_stats()
+    return Spending(stats.total_tokens, stats.cost_total)
+
+
+async def _ask_to_spend(said: str) -> bool:
+    answer = await ask_in_cell(f"{said} Send it? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _notice(plan: Plan, order: Sequence[str]) -> str:

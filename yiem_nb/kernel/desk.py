@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from yiem_nb.errors import CommandError
 from yiem_nb.kernel.notebook import SUFFIX
+from yiem_nb.kernel.spending import spending_table
 from yiem_nb.messages import AgentMessage, AssistantMessage, UserMessage
 from yiem_nb.render.text import one_line
 from yiem_nb.session import MessageEntry, Session, SessionTreeEntry
@@ -56,6 +57,12 @@ class SessionDesk:
         if storage.problem:
             lines.append(storage.problem)
         return "\n".join([*lines, *storage.notices])
+
+    def usage(self) -> str:
+        """Say what the session has used, by day and model, and what may be spent."""
+        conversation = self._conversation()
+        conversation.storage.refresh()
+        return spending_table(conversation.storage.get_entries(), conversation.purse.budget)
 
     def tree(self) -> str:
         """Draw the tree."""

@@ -26,6 +26,7 @@ from yiem_nb.magics.grammar import (
     SwitchToolsCommand,
     ToolsCommand,
     TrialCommand,
+    UsageCommand,
     check_prompt,
     help_text,
     parse_cell_line,
@@ -138,6 +139,8 @@ class YiemMagics(Magics):
         parsed = parse_line(line)
         if isinstance(parsed, Question):
             self.workspace.ask(parsed.text.strip(), show_usage=self.show_usage)
+        elif isinstance(parsed, UsageCommand):
+            self._say(self.workspace.desk.usage())
         elif isinstance(parsed, KeyCommand):
             from yiem_nb.kernel.key_desk import KeyDesk
 

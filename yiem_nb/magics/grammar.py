@@ -37,6 +37,7 @@ __all__ = [
     "SwitchToolsCommand",
     "ToolsCommand",
     "TrialCommand",
+    "UsageCommand",
     "check_prompt",
     "help_text",
     "nearest",
@@ -65,6 +66,11 @@ class KeyCommand:
 
     do: str
     what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCommand:
+    """Say what was spent, by day and model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ class HelpCommand:
 Command: TypeAlias = (
     ModelCommand
     | KeyCommand
+    | UsageCommand
     | ToolsCommand
     | SwitchToolsCommand
     | LeaveCommand
@@ -318,6 +325,7 @@ COMMANDS: dict[str, _Entry] = {
         "where it is kept; tree, label, goto, fork, export",
         _first(_alone(SessionCommand()), _sub(**_SESSION)),
     ),
+    "usage": _Entry("usage", "tokens and cost of the session", _alone(UsageCommand())),
     "private": _Entry(
         "private on|off",
         "keep the conversation in memory only",

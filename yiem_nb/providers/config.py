@@ -14,6 +14,9 @@
     context_window = 400000
     compat = { key_header = "api-key" }
 
+    [budget]
+    cost_per_session = 2.0
+
 It stands outside of every project, and a file that others may change is refused: who can change the
 address can read the key.
 """
@@ -37,7 +40,7 @@ from yiem_nb.wire import FAMILIES, Compat
 
 __all__ = ["Settings", "UserModel", "check_api", "config_folder", "read_user_file"]
 
-_TABLES = ("aliases", "models")
+_TABLES = ("aliases", "models", "budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class Settings:
         The *name* of the variable that holds its key.
     api
         The dialect the server speaks; chat completions where none is named.
-    aliases, models
-        Only in a file: other names for models, and models of one's own.
+    aliases, models, budget
+        Only in a file: other names for models, models of one's own, and caps on what is spent.
     """
 
     model: str = ""
@@ -73,6 +76,7 @@ class Settings:
     api: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, UserModel] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
 
 
 def config_folder() -> Path:
@@ -111,7 +115,8 @@ def read_user_file(path: Path | None = None) -> Settings:
         name: _user_model(name, _table(f"models.{name}", given, path), path)
         for name, given in _table("models", value.get("models", {}), path).items()
     }
-    return Settings(**plain, aliases=aliases, models=models)
+    budget = _table("budget", value.get("budget", {}), path)
+    return Settings(**plain, aliases=aliases, models=models, budget=budget)
 
 
 def check_api(name: str) -> str:
