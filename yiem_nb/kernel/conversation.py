@@ -70,8 +70,6 @@ class Conversation:
         self._foreign = 0
         self.gate = Gate()
         self.purse = Purse(session=_spent(storage))
-        #: Asks for leave in place of a plain question; for a front end that can show one.
-        self.approver: Approver | None = None
         self._stream = stream
         self._page = Page(notebook)
         #: The execution whose prompts are one chain, and whether this kernel has asked yet.

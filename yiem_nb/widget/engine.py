@@ -55,8 +55,9 @@ def turn_class() -> Any:
 
 
 _PANEL = (
-    "The chat panel needs JupyterLab's widgets in the environment of the server: "
-    "pip install anywidget there, then reload the page."
+    "The chat panel appears here once the page can show it. If it does not, the server that the "
+    "page comes from lacks the widgets: pip install anywidget in its environment, restart it and "
+    "reload the page. %yiem and %%yiem work meanwhile."
 )
 
 

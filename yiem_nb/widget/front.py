@@ -86,9 +86,16 @@ class Front:
         return view, _Asked(view, self._desk)
 
     def show_panel(self) -> None:
-        """Display the chat panel in the cell that runs."""
-        publish = shell_publisher(self._workspace.shell)
-        publish(bundle_of(self.engine), uuid.uuid4().hex, update=False)
+        """Display the chat panel in the cell that runs: in words first, until a page can show it."""
+        publish, display_id = shell_publisher(self._workspace.shell), uuid.uuid4().hex
+        bundle = bundle_of(self.engine)
+        assert self._hub is not None
+        if self._hub.is_live:
+            publish(bundle, display_id, update=False)
+            return
+        words = {kind: bundle[kind] for kind in ("text/plain", "text/markdown")}
+        publish(words, display_id, update=False)
+        self._hub.when_live(lambda: publish(bundle, display_id, update=True))
 
     def stop(self) -> None:
         """Close the engine; pages keep what they show."""

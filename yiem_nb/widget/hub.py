@@ -66,11 +66,23 @@ class Hub:
         self._told: SessionView | None = None
         self._beat: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._on_live: list[Callable[[], object]] = []
 
     @property
     def is_live(self) -> bool:
         """Whether a page has said that it is there."""
         return self._outbox.open
+
+    def when_live(self, function: Callable[[], object]) -> None:
+        """Call `function` on the loop thread once a page is there; any thread may ask."""
+
+        def ask() -> None:
+            if self.is_live:
+                function()
+            else:
+                self._on_live.append(function)
+
+        self._loop.call_soon_threadsafe(ask)
 
     # --- What happens ------------------------------------------------------------------
 
@@ -143,6 +155,9 @@ class Hub:
             case Hello():
                 self._outbox.open = True
                 self._snapshot(self._turns[-self._shown :], whole=True)
+                waiting, self._on_live = self._on_live, []
+                for function in waiting:
+                    function()
             case Need(turns=()):
                 self._snapshot(self._turns[-self._shown :], whole=True)
             case Need(turns=names):

@@ -8,6 +8,7 @@ import { clipped, seconds, visible } from "../text";
 import { Body } from "./Body";
 import { Call } from "./Call";
 import { useSeconds } from "./clock";
+import { findCell, showCell } from "./host";
 import { HOLDS_KEYS } from "./keys";
 import { copy, type Engine, flash } from "./mount";
 import { Picture } from "./Picture";
@@ -32,7 +33,7 @@ export function TurnView({ turn, engine, from = 0, withPrompt = true, onDraw }: 
       data-state={stateOf(turn, shape)}
       aria-label="Turn"
     >
-      {withPrompt && turn.cell !== null && <CellLink cell={turn.cell} />}
+      {withPrompt && turn.cell !== null && <CellLink cell={turn.cell} engine={engine} />}
       {items.map((item) => (
         <Guarded key={item.key} item={item}>
           <Row item={item} turn={turn} engine={engine} {...(onDraw ? { onDraw } : {})} />
@@ -74,16 +75,17 @@ function stateOf(turn: Turn, shape: TurnShape): string {
   return shape.items.some((item) => item.kind === "error") ? "error" : "idle";
 }
 
-function CellLink({ cell }: { cell: string }) {
-  const go = () => {
-    const found = [...document.querySelectorAll(".jp-Cell")].find((node) => {
-      return node.getAttribute("data-cell-id") === cell || node.id === cell;
-    });
-    found?.scrollIntoView({ block: "center" });
-  };
+function CellLink({ cell, engine }: { cell: string; engine: Engine }) {
+  const found = findCell(engine, cell);
+  if (!found) return <p class="yiem-muted">from a cell</p>;
   return (
-    <button type="button" class="yiem-quiet yiem-from" onClick={go} {...HOLDS_KEYS}>
-      from a cell
+    <button
+      type="button"
+      class="yiem-quiet yiem-from"
+      onClick={(event) => showCell(event.currentTarget, found.index)}
+      {...HOLDS_KEYS}
+    >
+      from cell [{found.run ?? " "}]
     </button>
   );
 }

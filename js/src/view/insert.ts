@@ -1,11 +1,7 @@
 // Code from an answer becomes a cell: through the notebook where the host shows it, else by the kernel, else
 // by the clipboard. Says which.
+import { notebookOf } from "./host";
 import { copy, type Engine } from "./mount";
-
-interface Notebook {
-  sharedModel: { insertCell(index: number, cell: object): unknown };
-  cells: { length: number };
-}
 
 /** Insert `code` below the cell that shows `root`. */
 export async function insertAsCell(
@@ -26,17 +22,6 @@ export async function insertAsCell(
   const answer = await engine.link.request("insert", { code });
   if (answer.ok) return "Inserted below";
   return (await copy(code)) ? "Copied instead" : "Not inserted";
-}
-
-/** The notebook, if this host's widget manager knows one; nothing documents that it does. */
-function notebookOf(engine: Engine): Notebook | null {
-  const manager = engine.model.widget_manager as
-    | { context?: { model?: Partial<Notebook> } }
-    | undefined;
-  const model = manager?.context?.model;
-  const works =
-    typeof model?.sharedModel?.insertCell === "function" && typeof model.cells?.length === "number";
-  return works ? (model as Notebook) : null;
 }
 
 function cellIndex(root: HTMLElement): number {
