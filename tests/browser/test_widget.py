@@ -453,3 +453,78 @@ def test_every_state_is_accessible_in_both_themes(page: Lab) -> None:
         page.screenshot(SHOTS / "panel-wide.png", width=1700, height=1500)
         assert _violations(page) == []
         page.page.set_viewport_size({"width": 1200, "height": 3000})
+
+
+# --- Hosts and small services --------------------------------------------------------------
+
+
+def test_code_of_an_answer_becomes_the_cell_below(page: Lab) -> None:
+    answer = "Try:\n\n```python\nprint('inserted')\n```\n"
+    with opened(page, "insert", ["y = 2"], text(answer), chat=True):
+        _panel(page)
+        _ask(page, "Code?")
+        _wait_done(page, 1)
+        page.page.locator(".yiem-code").hover()
+        page.page.get_by_role("button", name="Insert as cell").click()
+        page.page.get_by_text("Inserted below").wait_for()
+        sources = page.page.evaluate(
+            """() => window.jupyterapp.shell.currentWidget.content.widgets
+              .map(cell => cell.model.sharedModel.getSource())"""
+        )
+        assert sources[2] == "print('inserted')"
+        assert sources[3] == "y = 2"
+
+
+def test_names_are_completed_and_pictures_attached(page: Lab) -> None:
+    with opened(page, "attach", ["prices = [1]"], text("Seen."), chat=True) as server:
+        _panel(page)
+        run_cell(page, 2)
+        wait_run(page, 2)
+        box = page.page.get_by_test_id("yiem-composer")
+        box.press_sequentially("look at @pri")
+        page.page.get_by_role("option", name="@prices").wait_for()
+        box.press("ArrowDown")
+        box.press("Enter")
+        page.page.wait_for_function(
+            "() => /@price/.test(document.querySelector('[data-testid=yiem-composer]').value)"
+        )
+        for kind, name in (
+            ("image/png", "dot.png"),
+            ("image/svg+xml", "drawing.svg"),
+            ("image/png", "broken.png"),
+        ):
+            page.page.evaluate(
+                """async ([kind, name]) => {
+                  const canvas = new OffscreenCanvas(8, 8); canvas.getContext('2d');
+                  const bytes = name === 'dot.png' ? await canvas.convertToBlob() : new Blob(['no']);
+                  const data = new DataTransfer();
+                  data.items.add(new File([bytes], name, { type: kind }));
+                  const box = document.querySelector('.yiem-composer');
+                  box.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+                }""",
+                [kind, name],
+            )
+            words = {
+                "dot.png": "dot.png",
+                "drawing.svg": "is no PNG",
+                "broken.png": "cannot be read",
+            }
+            page.page.get_by_text(words[name]).first.wait_for()
+        box.press("Enter")
+        page.page.get_by_text("is not known to take pictures").wait_for()
+        assert "look at @price" in box.input_value()
+        page.page.get_by_role("button", name="Remove dot.png").click()
+        box.press("Enter")
+        _wait_done(page, 1)
+        assert "@price" in server.requests[0]["messages"][-1]["content"]
+
+
+def test_a_panel_whose_kernel_has_ended_says_so(page: Lab) -> None:
+    with opened(page, "ended", [], text("Hello."), chat=True):
+        _panel(page)
+        _ask(page, "Hi")
+        _wait_done(page, 1)
+        page.command("kernelmenu:restart")
+        page.page.locator(".jp-Dialog button.jp-mod-accept").click()
+        page.page.get_by_text("has ended. Run %yiem chat again").first.wait_for()
+        assert "Hello." in page.page.locator(".yiem-panel").inner_text()

@@ -80,6 +80,13 @@ class Controls:
         """Begin a turn; done once it has begun."""
         message = _message(args["text"], args["images"])
         self._workspace.open().agent.check_idle("prompt")
+        if args["images"]:
+            model = (await asyncio.to_thread(self._workspace.choose, headless=False)).model
+            if "image" not in model.input:
+                raise CommandError(
+                    f"{model.label} is not known to take pictures.",
+                    hint="Remove them, or choose another model.",
+                )
         assert self.hub is not None
         record = self.hub.begin("chat", None, self._workspace.open().choice.model.label)
         view = _ChatView(self.hub, record, self._workspace)
