@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,20 @@ def chromium() -> str | None:
     return None
 
 
+#: Asks whether it may fetch news; it stands in the way of what is looked at.
+ANNOUNCEMENTS = "@jupyterlab/apputils-extension:announcements"
+
+
 class Server:
     """A Jupyter server with nothing of the user's."""
 
-    def __init__(self, python: str, root: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        python: str,
+        root: Path,
+        env: dict[str, str] | None = None,
+        without: Sequence[str] = (),
+    ) -> None:
         self.root = root
         self.token = secrets.token_hex(16)
         with socket.socket() as probe:
@@ -52,6 +62,10 @@ class Server:
             self.port = probe.getsockname()[1]
         home = root.parent / f"{root.name}-home"
         home.mkdir(exist_ok=True)
+        disabled = dict.fromkeys((ANNOUNCEMENTS, *without), True)
+        config = home / "config" / "labconfig"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "page_config.json").write_text(json.dumps({"disabledExtensions": disabled}))
         clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
         places = {
             "HOME": home,
@@ -77,7 +91,6 @@ class Server:
                 f"--ServerApp.root_dir={root}",
                 "--LabApp.expose_app_in_browser=True",
                 "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-                "--LabApp.news_url=",
             ],
             env=variables | (env or {}),
             stdout=self._log,
@@ -139,9 +152,13 @@ class Lab:
         if parts.scheme in ("http", "https", "ws", "wss") and not own:
             self.foreign.append(url)
 
-    def open(self, name: str) -> None:
-        """Open a notebook and wait until its kernel is idle, or there is none."""
-        self.page.goto(f"{self.server.url}/lab/tree/{name}?token={self.server.token}&reset")
+    def open(self, name: str, workspace: str = "") -> None:
+        """Open a notebook and wait until its kernel is idle, or there is none.
+
+        A workspace of its own shows nothing that another notebook has left.
+        """
+        place = f"lab/workspaces/{workspace}" if workspace else "lab"
+        self.page.goto(f"{self.server.url}/{place}/tree/{name}?token={self.server.token}&reset")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
 
     def wait_idle(self) -> None:
@@ -220,10 +237,14 @@ class Lab:
 
 @contextmanager
 def lab(
-    root: Path, *, python: str = sys.executable, env: dict[str, str] | None = None
+    root: Path,
+    *,
+    python: str = sys.executable,
+    env: dict[str, str] | None = None,
+    without: Sequence[str] = (),
 ) -> Iterator[Lab]:
-    """A server on `root` and a page of it."""
-    server = Server(python, root, env)
+    """A server on `root` and a page of it, without some of JupyterLab's extensions."""
+    server = Server(python, root, env, without)
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)

@@ -71,9 +71,14 @@ def opened(
         )
         panel = ["%yiem chat"] if chat else []
         write_notebook(page.server.root / f"{name}.ipynb", [setup, *panel, *cells])
-        page.open(f"{name}.ipynb")
+        page.open(f"{name}.ipynb", workspace=name)
         page.wait_idle()
-        yield server
+        try:
+            yield server
+        finally:
+            page.page.goto("about:blank")
+            for session in page.server.api("sessions"):
+                page.server.api(f"sessions/{session['id']}", method="DELETE")
 
 
 def run_cell(page: Lab, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,10 @@ pytestmark = pytest.mark.browser
 def test_a_page_without_the_extension_has_words_and_plain_cells(tmp_path: Path) -> None:
     root = tmp_path / "plain"
     root.mkdir()
-    settings = tmp_path / "plain-home" / "config" / "labconfig"
-    settings.mkdir(parents=True)
-    (settings / "page_config.json").write_text(
-        json.dumps({"disabledExtensions": {"anywidget": True}})
-    )
-    with lab(root) as other, opened(other, "bare", ["%%yiem\nAsk"], text("Plain."), chat=True):
+    with (
+        lab(root, without=["anywidget"]) as other,
+        opened(other, "bare", ["%%yiem\nAsk"], text("Plain."), chat=True),
+    ):
         for number in (0, 1, 2):
             run_cell(other, number)
             wait_run(other, number)
