@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from yiem_nb.messages import (
 from yiem_nb.models import Model
 from yiem_nb.providers.local import LOCAL_MODEL
 from yiem_nb.providers.resolve import Settings, resolve
+from yiem_nb.session.foreign import with_note
 from yiem_nb.tools import tool_from_function
 from yiem_nb.wire import encode
 
@@ -48,13 +50,18 @@ TOLD = ToolResultMessage("c1", "price_of", "252,000 euros", timestamp=1)
 STOPPED = AssistantMessage("A house in", stop_reason=StopReason.ABORTED, timestamp=1)
 FAILED = ToolResultMessage("c1", "price_of", "KeyError: 'Portugal'", is_error=True, timestamp=1)
 
-SITUATIONS: dict[str, tuple[Model, list[Any], dict[str, Any]]] = {
+SITUATIONS: dict[str, tuple[Model, Sequence[Any], dict[str, Any]]] = {
     "first-question": (CLOUD, [ASKED], {}),
     "with-a-tool": (CLOUD, [ASKED], TOOLS),
     "after-a-call": (CLOUD, [ASKED, CALLED, TOLD], TOOLS),
     "after-a-failed-call": (CLOUD, [ASKED, CALLED, FAILED], TOOLS),
     "after-a-stop": (CLOUD, [ASKED, STOPPED, UserMessage("Go on.", 1)], TOOLS),
     "after-a-stop-during-a-call": (CLOUD, [ASKED, CALLED, UserMessage("Go on.", 1)], TOOLS),
+    "after-what-was-written-elsewhere": (
+        CLOUD,
+        with_note([ASKED, STOPPED, UserMessage("Go on.", 1)], 2),
+        {},
+    ),
     "embedded-question": (LOCAL_MODEL, [ASKED], {}),
     "embedded-with-a-tool": (LOCAL_MODEL, [ASKED], TOOLS),
     "embedded-after-a-call": (LOCAL_MODEL, [ASKED, CALLED, TOLD], TOOLS),

@@ -6,9 +6,18 @@ import pytest
 from tests.pi_files import pi_file
 from yiem_nb.cli import main
 from yiem_nb.errors import SessionError
+from yiem_nb.kernel.tenure import Tenure
 from yiem_nb.messages import UserMessage
 from yiem_nb.models import Limits
-from yiem_nb.session import JsonlSessionStorage, MessageEntry, Session
+from yiem_nb.session import (
+    JsonlSessionStorage,
+    Ledger,
+    MessageEntry,
+    Session,
+    build_context,
+    ledger_path,
+)
+from yiem_nb.session.foreign import foreign_messages
 
 UNLIMITED = Limits(reads_per_second=None, writes_per_second=None)
 VERSIONS = [1, 2, 3]
@@ -63,7 +72,8 @@ def test_an_import_has_all_branches_in_todays_format(tmp_path, capsys, version):
     assert path.read_bytes() == pi_file(version)
     assert path.stat().st_mtime == 1_000_000
     session = opened(tmp_path / "of-pi.yiem.jsonl")
-    assert capsys.readouterr().out == f"of-pi.yiem.jsonl · {len(session.tree)} entries\n"
+    # The mark of what was written elsewhere comes on top.
+    assert capsys.readouterr().out == f"of-pi.yiem.jsonl · {len(session.tree) - 1} entries\n"
     assert texts(session) == SEEN
     metadata = session.storage.get_metadata()
     assert (metadata.version, metadata.cwd) == (3, "/w")
@@ -123,3 +133,32 @@ def test_an_import_says_what_was_damaged(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("! recovered: last record was cut")
     assert path.read_bytes() == pi_file(3)[:-9]
     assert opened(tmp_path / "new.yiem.jsonl").storage.notices == []
+
+
+def test_an_import_is_ones_own_and_what_it_holds_was_written_elsewhere(tmp_path):
+    written(tmp_path, 3)
+    assert main(["sessions", "import", "of-pi.jsonl", "-o", "n.yiem.jsonl"]) == 0
+
+    tenure = Tenure(tmp_path / "n.ipynb", Ledger(ledger_path()), tmp_path / "locks")
+    storage = tenure.storage
+    assert (tenure.right, tenure.question) == ("own", "")
+    assert storage.path == tmp_path / "n.yiem.jsonl"
+    told = build_context(storage.tree, storage.get_leaf_id()).messages
+    assert foreign_messages(storage.tree, storage.get_leaf_id()) == len(told)
+    tenure.close()
+
+    # What was said here since is not marked by a second import, whatever the first one was.
+    assert main(["sessions", "import", "n.yiem.jsonl", "-o", "m.yiem.jsonl"]) == 0
+    with JsonlSessionStorage.open("m.yiem.jsonl") as again:
+        assert foreign_messages(again.tree, again.get_leaf_id()) == len(told)
+        again.append_entry(MessageEntry(message=UserMessage("mine")))
+        assert foreign_messages(again.tree, again.get_leaf_id()) == len(told)
+
+
+def test_an_import_that_cannot_be_written_down_says_so(tmp_path, monkeypatch, capsys):
+    written(tmp_path, 3)
+    (tmp_path / "data").write_text("no folder")
+
+    assert main(["sessions", "import", "of-pi.jsonl"]) == 0
+
+    assert "a kernel asks before it goes on in this session" in capsys.readouterr().out

@@ -280,10 +280,12 @@ def test_places_are_read_again_when_the_file_was_shortened(tmp_path):
     size = session.storage.path.stat().st_size
     ask(session, "b", cell_id="B")
     assert session.places.cells() == ["A", "B"]
+    before = session.places
     os.truncate(session.storage.path, size)
     session.storage.append_entry(CustomEntry(parent_id=None))
 
-    assert session.places.cells() == ["A"]
+    assert session.places is not before
+    assert session.places.cells() == ["A", "B"]
 
 
 OPERATIONS = {

@@ -731,23 +731,6 @@ def test_a_replaced_file_stays_and_ours_goes_beside_it(tmp_path):
     assert len(reopen(storage.path).tree) == 2
 
 
-def test_a_shortened_file_is_read_again(tmp_path):
-    storage = create(tmp_path)
-    a = storage.append_entry(said("a"))
-    size = storage.path.stat().st_size
-    storage.append_entry(said("b", parent_id=None))
-    os.truncate(storage.path, size)
-
-    c = storage.append_entry(said("c", parent_id=a.id))
-
-    assert list(storage.tree) == [a.id, c.id]
-    assert storage.get_entry(a.id) == a
-    os.truncate(storage.path, 0)
-    d = storage.append_entry(said("d", parent_id=None))
-    assert list(reopen(storage.path).tree) == [d.id]
-    assert reopen(storage.path).get_metadata().id == storage.get_metadata().id
-
-
 # --- Trouble -------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,11 +11,13 @@ from yiem_nb.errors import SessionError
 from yiem_nb.session.entries import (
     FORMAT_VERSION,
     CompactionEntry,
+    CustomEntry,
     MessageEntry,
     OtherMessage,
     SessionHeader,
     SessionTreeEntry,
     UnknownEntry,
+    timestamp_now,
 )
 from yiem_nb.session.lines import dump_line, parse_line
 from yiem_nb.session.log import LineLog
@@ -24,6 +26,11 @@ from yiem_nb.session.stats import COUNTED_TYPES, SessionStats
 from yiem_nb.session.tree import Link, SessionTree, link_of
 
 __all__ = ["Prepared", "SessionIndex"]
+
+#: The `CustomEntry.custom_type` of the mark for an entry that another program has removed.
+LOST = "yiem.lost"
+#: How many bytes of lines that were read or written last stay in memory.
+_REMEMBERED = 8 * 1024 * 1024
 
 #: An entry and the line that was made of it.
 Prepared: TypeAlias = tuple[SessionTreeEntry, bytes]
@@ -61,6 +68,10 @@ class SessionIndex:
         self._whole = whole
         self._start()
         self._waiting: list[_Waiting] = []
+        self._memory = _Memory()
+        #: What was known before another program wrote over the file, and what was not saved then.
+        self._before: SessionTree | None = None
+        self._unsaved: list[bytes] = []
 
     def _start(self) -> None:
         self.scan = Scan()
@@ -78,7 +89,9 @@ class SessionIndex:
         held = self._held.get(position)
         if held is not None:
             return held
-        return self.log.read(self._lengths[position], self._offsets[position])
+        line = self.log.read(self._lengths[position], self._offsets[position])
+        self._memory.keep(self.tree.id_at(position), line)
+        return line
 
     def load(self, position: int) -> SessionTreeEntry:
         """Read an entry; what cannot be read is unknown, not an error."""
@@ -112,14 +125,17 @@ class SessionIndex:
     def read_new(self) -> None:
         """Take in what the file holds beyond what is known: all of it, or what others wrote.
 
-        A file that is shorter than it was is read from its beginning.
+        A file that another program has written over is read from its beginning; `recover` brings
+        back what it no longer holds.
         """
-        grown = self.log.grown()
-        if not grown:
-            return
-        unsaved = self._forget() if grown < 0 else []
-        self.tree.extend(self._indexed(self.scan.read(self._new_lines())))
-        self.add([(parse_line(line), line) for line in unsaved])
+        if self.log.overwritten():
+            self._before = self._before or self.tree
+            self._forget()
+            if self.log.grown() == 0:
+                self.add_header()
+        if self.log.grown():
+            self.tree.extend(self._indexed(self.scan.read(self._new_lines())))
+            self.log.remember_end()
 
     def _new_lines(self) -> Iterator[Line]:
         opening = self.log.size == 0
@@ -131,16 +147,12 @@ class SessionIndex:
             self.log.size = line.offset + line.length + line.ended
             yield line
 
-    def _forget(self) -> list[bytes]:
-        """Start over; return what is not saved."""
-        self.log.notices.append("the session file was shortened by another program; read again")
-        unsaved = [waiting.line for waiting in self._waiting if waiting.position is not None]
+    def _forget(self) -> None:
+        """Start over."""
+        self._unsaved += [one.line for one in self._waiting if one.position is not None]
         self._waiting.clear()
         self._start()
-        self.log.size, self.log.ended = 0, True
-        if self.log.grown() == 0:
-            self.add_header()
-        return unsaved
+        self.log.forget()
 
     def _indexed(self, rows: Iterator[Row]) -> Iterator[Link]:
         for row in rows:
@@ -157,17 +169,80 @@ class SessionIndex:
             for position in self.tree.bearers(row.link.id)
         )
 
+    # --- What another program wrote over ------------------------------------------------
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether another program wrote over the file and nothing was brought back yet."""
+        return self._before is not None
+
+    @property
+    def another(self) -> bool:
+        """Whether what lies there now is another session, or none."""
+        found = self.scan.header
+        ours = found is not None and found.id == self.header.id
+        return self.overwritten and self.log.size > 0 and not ours
+
+    def take_as_is(self) -> None:
+        """Look at what there is now; for those who only look."""
+        self._before = None
+        self.log.notices.append("the session file was overwritten by another program; read again")
+
+    def leave(self) -> None:
+        """Go on in a file beside the one that holds something else now."""
+        name = self.log.path.name
+        self._forget()
+        self.log.leave()
+        self.add_header()
+        said = f"{name} was overwritten with something else; going on in {self.log.path.name}"
+        self.log.notices.append(said)
+
+    def recover(self, wanted: Iterable[str]) -> None:
+        """Let what the file has lost and memory still has be written again.
+
+        Where an entry that is gone has children, or is among the `wanted`, a mark with its id stands
+        for it, so that the tree keeps its shape.
+        """
+        before, self._before = self._before, None
+        unsaved = [(parse_line(line), line) for line in self._unsaved]
+        self._unsaved = []
+        assert before is not None
+        waiting = {entry.id for entry, _ in unsaved}
+        lost = [one for one in before if one not in self.tree and one not in waiting]
+        lines = {one: line for one in lost if (line := self._memory.get(one)) is not None}
+        needed: set[str] = set()
+        for entry_id in [*lines, *waiting, *wanted]:
+            above: str | None = entry_id
+            while above is not None and above not in needed and above in before:
+                needed.add(above)
+                above = before.parent(above)
+        for entry_id in lost:
+            if line := lines.get(entry_id):
+                self.add([(parse_line(line), line)])
+            elif entry_id in needed:
+                mark = CustomEntry(
+                    id=entry_id,
+                    parent_id=before.parent(entry_id),
+                    timestamp=timestamp_now(),
+                    custom_type=LOST,
+                    data={"type": before.type(entry_id)},
+                )
+                self.add([(mark, dump_line(mark))])
+        self.add(unsaved)
+        if lost:
+            self.log.notices.append(_said_of_loss(len(lines), len(lost) - len(lines)))
+
     # --- Writing -----------------------------------------------------------------------
 
     @property
     def waits(self) -> bool:
         """Whether anything, the header included, is not on disk."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._unsaved)
 
     @property
     def pending(self) -> int:
         """How many entries are not on disk."""
-        return len(self._held)
+        return len(self._held) + len(self._unsaved)
 
     def add_header(self) -> None:
         """Let the header be written before anything else."""
@@ -190,10 +265,12 @@ class SessionIndex:
             if waiting.position is not None:
                 self._offsets[waiting.position] = offset
                 del self._held[waiting.position]
+                self._memory.keep(self.tree.id_at(waiting.position), waiting.line)
         del self._waiting[: len(offsets)]
         self.scan.number += len(offsets)
         if self.log.gap:
             self._read_gap(self.log.gap)
+        self.log.remember_end()
         return error
 
     def _read_gap(self, gap: range) -> None:
@@ -204,6 +281,33 @@ class SessionIndex:
             self.scan.number,
         )
         self.tree.extend(self._indexed(self.scan.read(lines)))
+
+
+class _Memory:
+    """The lines that were read or written last, within a bound."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, bytes] = {}
+        self._size = 0
+
+    def get(self, entry_id: str) -> bytes | None:
+        """Return a line with its end, if it is still known."""
+        line = self._lines.get(entry_id)
+        return None if line is None else line.removesuffix(b"\n") + b"\n"
+
+    def keep(self, entry_id: str, line: bytes) -> None:
+        """Keep a line instead of the oldest ones; the newest stays, whatever its length."""
+        lines = self._lines
+        self._size += len(line) - len(lines.pop(entry_id, b""))
+        lines[entry_id] = line
+        while self._size > _REMEMBERED and len(lines) > 1:
+            self._size -= len(lines.pop(next(iter(lines))))
+
+
+def _said_of_loss(again: int, gone: int) -> str:
+    entries = "entry" if again == 1 else "entries"
+    said = f"the session file was overwritten by another program; {again:,} {entries} written again"
+    return f"{said}, {gone:,} no longer in memory" if gone else said
 
 
 def _of_version_1(entry: CompactionEntry) -> CompactionEntry:

@@ -14,6 +14,8 @@ __all__ = ["LineLog", "free_name"]
 
 _DENIED = {errno.EACCES, errno.EROFS, errno.EPERM}
 _CHUNK = 1024 * 1024
+#: By so many of its last bytes a file is recognised.
+_END = 512
 _SUFFIX = ".yiem.jsonl"
 
 
@@ -42,6 +44,8 @@ class LineLog:
         self._files = files
         self._fd: int | None = None
         self._denied: OSError | None = None
+        #: The last bytes that are known, at `size`.
+        self._end = b""
 
     def open(self, *, write: bool = True) -> None:
         """Open the file; where writing is not asked for or not permitted, for reading."""
@@ -97,6 +101,29 @@ class LineLog:
         if self._fd is None:
             return 0
         return os.fstat(self._fd).st_size - self.size
+
+    def overwritten(self) -> bool:
+        """Tell whether what is known of the file is no longer in it, where it was."""
+        if self.grown() < 0:
+            return True
+        length = len(self._end)
+        return length > 0 and self.read(length, self.size - length) != self._end
+
+    def remember_end(self) -> None:
+        """Remember how what is known of the file ends; another program may write over it."""
+        length = min(_END, self.size) if self._fd is not None else 0
+        self._end = b""
+        self._end = self.read(length, self.size - length) if length else b""
+
+    def forget(self) -> None:
+        """Know nothing of the file any more."""
+        self.size, self.ended, self._end = 0, True, b""
+
+    def leave(self) -> None:
+        """Go on in a new file beside this one; the next append makes it."""
+        self.close()
+        self.forget()
+        self.path = free_name(self.path)
 
     def append(self, lines: Sequence[bytes]) -> tuple[list[int], OSError | None]:
         """Write `lines`, each with its end, at once; say where those that got there begin."""

@@ -29,6 +29,7 @@ from yiem_nb.session.entries import (
     timestamp_of,
 )
 from yiem_nb.session.files import Files
+from yiem_nb.session.foreign import keep_marks
 from yiem_nb.session.log import free_name
 from yiem_nb.session.place import How, Places, Plan, plan_place, plan_reset, stale_cells
 from yiem_nb.session.storage import JsonlSessionStorage, SessionOptions
@@ -307,6 +308,7 @@ class Session:
             parent_session=str(self.storage.path),
         )
         forked = Session(self.storage.copy(options, ids, files=files))
+        keep_marks(self.tree, ids, forked.storage)
         # Labels and the name may lie on other branches and still speak of this one.
         labels, known = self.tree.labels(), forked.tree.labels()
         for entry_id in ids:

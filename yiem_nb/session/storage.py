@@ -87,6 +87,8 @@ class JsonlSessionStorage:
         self.blobs = BlobStore(lambda: self._log.path, files)
         self._index = SessionIndex(self._log, new_header(options), self.blobs.whole)
         self._leaf: str | None = None
+        #: Whether this is a writer, that brings back what another program wrote over.
+        self._wrote = False
 
     # --- Opening -----------------------------------------------------------------------
 
@@ -380,6 +382,11 @@ class JsonlSessionStorage:
             before = len(self.tree)
             with contextlib.suppress(OSError):
                 self._index.read_new()
+            if self._index.overwritten and self._wrote:
+                self._flush()
+            elif self._index.overwritten:
+                self._index.take_as_is()
+                self._keep_leaf()
             return len(self.tree) - before
 
     def sync(self) -> None:
@@ -456,24 +463,43 @@ class JsonlSessionStorage:
     def _flush(self, prepared: Sequence[Prepared] = ()) -> None:
         """Write all that waits and then `prepared`; keep in memory what cannot be written."""
         last = prepared[-1][0] if prepared else None
-        error: OSError | None
+        error: OSError | None = None
         try:
             with self._log.exclusive():
                 self._index.read_new()
-                self._index.add(prepared)
-                prepared = ()
-                error = self._index.write_waiting()
+                if not self._index.another:
+                    error = self._write(prepared)
+                    prepared = ()
+            if self._index.another:
+                self._index.leave()
+                with self._log.exclusive():
+                    error = self._write(prepared)
+                    prepared = ()
         except OSError as caught:
             error = caught
         # Still here only if the file could not be reached at all.
         self._index.add(prepared)
         if last is not None:
             self._leaf = last.target_id if isinstance(last, LeafEntry) else last.id
+        self._keep_leaf()
         if self.blobs.pending:
             self.blobs.retry()
         self._say(error)
         if self._durability == "always" and not self._index.waits:
             self._sync()
+
+    def _keep_leaf(self) -> None:
+        """Go on where the file does, if another program has removed the leaf."""
+        if self._leaf is not None and self._leaf not in self.tree:
+            self._leaf = self.tree.leaf
+
+    def _write(self, prepared: Sequence[Prepared]) -> OSError | None:
+        self._wrote = True
+        if self._index.overwritten:
+            above = [entry.parent_id for entry, _ in prepared]
+            self._index.recover(one for one in (self._leaf, *above) if one is not None)
+        self._index.add(prepared)
+        return self._index.write_waiting()
 
     def _sync(self) -> None:
         try:
