@@ -151,7 +151,8 @@ def _kernel_pythons(page: Lab) -> set[str]:
 
 
 def test_the_demo_opens_the_lesson_and_keeps_what_is_there(tmp_path: Path) -> None:
-    from yiem_nb.cli import copy_lesson, main
+    from yiem_nb.cli import main
+    from yiem_nb.cli.demo import copy_lesson
 
     lesson = copy_lesson(tmp_path / "mine")
     assert json.loads(lesson.read_text())["nbformat"] == 4
