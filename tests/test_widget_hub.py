@@ -22,6 +22,7 @@ from yiem_nb.events import (
     MessageUpdateEvent,
     ToolExecutionEndEvent,
     ToolExecutionStartEvent,
+    ToolExecutionUpdateEvent,
 )
 from yiem_nb.kernel.view import CellView
 from yiem_nb.messages import AgentToolResult, AssistantMessage, ToolResultMessage, UserMessage
@@ -260,6 +261,19 @@ def test_a_result_too_large_for_a_page_is_clipped_and_details_are_kept_small() -
     written = encoded(ToolExecutionEndEvent("c1", "work", result, False))
     assert len(json.dumps(written)) < 2 * MAX_TEXT
     assert written["result"]["details"] == {"summary": "much"}
+
+
+def test_what_a_running_call_prints_costs_little_however_much_it_is() -> None:
+    record = TurnRecord("chat", None, "m")
+    record.take(ToolExecutionStartEvent("c1", "work", {}))
+    for count in range(200):
+        partial = AgentToolResult("x" * 1000 * (count + 1) + f"line {count}")
+        (said,) = record.take(ToolExecutionUpdateEvent("c1", "work", partial))
+        assert len(json.dumps(said)) < 3_000
+    events = record.snapshot()["events"]
+    assert len(events) == 201
+    assert "line 199" in json.dumps(events[-1])
+    assert len(json.dumps(events)) < 50_000
 
 
 async def test_a_kept_conversation_gives_the_turns_it_had() -> None:

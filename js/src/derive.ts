@@ -148,6 +148,14 @@ export function shapeOf(turn: Turn, from = 0): TurnShape {
           text: `${e.reason} Trying again in ${e.delay.toFixed(0)} s.`,
         });
         break;
+      case "compaction_start":
+        draft.items.push({ kind: "notice", key: `k${n}`, text: "summarising earlier messages" });
+        break;
+      case "compaction_end":
+        dropNotice(draft);
+        if (e.errorMessage)
+          draft.items.push({ kind: "notice", key: `k${n}`, text: e.errorMessage });
+        break;
       case "agent_end":
         draft.done = true;
         finish(draft, turn.label, n, t);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.browser.lab import Lab
@@ -45,7 +45,8 @@ def write_notebook(path: Path, cells: Sequence[str]) -> None:
         },
         "cells": [
             {
-                "id": f"cell-{number}",
+                # Its own: a notebook with another's ids is that notebook's copy, and has its session.
+                "id": f"{path.stem}-{number}",
                 "cell_type": "code",
                 "source": source,
                 "metadata": {},
@@ -78,7 +79,8 @@ def opened(
         finally:
             page.page.goto("about:blank")
             for session in page.server.api("sessions"):
-                page.server.api(f"sessions/{session['id']}", method="DELETE")
+                with suppress(OSError):  # it is ending already
+                    page.server.api(f"sessions/{session['id']}", method="DELETE")
 
 
 def run_cell(page: Lab, number: int) -> None:

@@ -20,6 +20,7 @@ from yiem_nb.events import (
     MessageUpdateEvent,
     QueueUpdateEvent,
     SessionEvent,
+    ToolExecutionUpdateEvent,
     TurnEndEvent,
     TurnStartEvent,
 )
@@ -30,6 +31,8 @@ __all__ = ["MAX_TEXT", "encoded", "is_shown", "sendable"]
 
 #: Longer texts of tools and prompts are clipped.
 MAX_TEXT = 200_000
+#: So much of what a running call has printed is sent.
+MAX_PROGRESS = 2_000
 #: 2 MB of picture, as Base64.
 MAX_IMAGE = 2_800_000
 _KEPT_DETAILS = ("code", "summary", "output")
@@ -49,6 +52,15 @@ def encoded(event: AgentEvent) -> dict[str, Any]:
     """Return an event as JSON: camelCase names, absent instead of null."""
     if isinstance(event, AgentEndEvent):
         return {"type": "agent_end", "messages": []}
+    if isinstance(event, ToolExecutionUpdateEvent):
+        # Each says all that was printed so far: its end is what is new, and the call's end brings it all.
+        text = event.partial_result.text[-MAX_PROGRESS:]
+        return {
+            "type": event.type,
+            "toolCallId": event.tool_call_id,
+            "toolName": event.tool_name,
+            "partialResult": {"content": [{"type": "text", "text": text}], "isError": False},
+        }
     whole: dict[str, Any] = {
         to_camel(field.name): _plain(getattr(event, field.name))
         for field in dataclasses.fields(event)

@@ -17,6 +17,7 @@ from yiem_nb.events import (
     MessageUpdateEvent,
     ToolExecutionEndEvent,
     ToolExecutionStartEvent,
+    ToolExecutionUpdateEvent,
 )
 from yiem_nb.messages import (
     AgentMessage,
@@ -132,6 +133,8 @@ class TurnRecord:
         elif isinstance(event, AgentEndEvent):
             self.done, self.ended_at = True, time.monotonic()
             self._message, self._open = 0, {}
+        if isinstance(event, ToolExecutionUpdateEvent | ToolExecutionEndEvent):
+            self._forget_progress(event.tool_call_id)
         stamped = StampedEvent(n=self.count + 1, t=self._clock(), e=sendable(encoded(event)))
         self._events.append(stamped)
         if isinstance(event, MessageStartEvent):
@@ -150,6 +153,15 @@ class TurnRecord:
             )
         )
         return said
+
+    def _forget_progress(self, call_id: str) -> None:
+        """Empty what a call said before of what it had printed: what comes says it again."""
+        for stamped in reversed(self._events):
+            e = stamped["e"]
+            if e.get("toolCallId") == call_id:
+                if e["type"] == "tool_execution_update":
+                    stamped["e"] = e | {"partialResult": {"content": [], "isError": False}}
+                return
 
     def _delta(self, event: MessageUpdateEvent) -> list[EventMessage | DeltaMessage | BlockMessage]:
         if not self._message:
