@@ -1,10 +1,17 @@
-"""How fast bytes become messages; prints, asserts nothing. Run: python -m tests.benchmarks.wire."""
+"""How fast bytes become messages; prints, asserts nothing. Run: python -m tests.benchmarks.wire.
+
+Beside others in the same run, where they are installed:
+``uv run --with httpx-sse --with openai python -m tests.benchmarks.wire peers``.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from yiem_nb.wire import decoder_class
 from yiem_nb.wire.sse import SseSplitter
@@ -41,6 +48,49 @@ def split(chunks: list[bytes]) -> None:
             json.loads(data)
 
 
+def fold_many(chunks: list[bytes]) -> None:
+    """Fold a body and take each delta, as a view does."""
+    decoder = decoder_class("openai-chat")()
+    for chunk in chunks:
+        for delta in decoder.feed(chunk):
+            delta.text  # noqa: B018 - what a view reads
+    decoder.close()
+
+
+def peers(chunks: list[bytes]) -> None:
+    """Print what others need for the same body."""
+    with suppress(ImportError):
+        from httpx_sse._decoders import SSEDecoder, SSELineDecoder
+
+        def by_httpx_sse() -> None:
+            lines, decoder = SSELineDecoder(), SSEDecoder()
+            for chunk in chunks:
+                for line in lines.decode(chunk.decode()):
+                    found = decoder.decode(line)
+                    if found is not None:
+                        json.loads(found.data)
+
+        report("httpx-sse: split and parsed", EVENTS, by_httpx_sse)
+    with suppress(ImportError):
+        from openai._models import construct_type
+        from openai._streaming import SSEDecoder as OpenAiDecoder
+        from openai.lib.streaming.chat import ChatCompletionStreamState
+        from openai.types.chat import ChatCompletionChunk
+
+        def by_openai() -> None:
+            for found in OpenAiDecoder().iter_bytes(iter(chunks)):
+                construct_type(type_=ChatCompletionChunk, value=json.loads(found.data))
+
+        def folded_by_openai() -> None:
+            state: Any = ChatCompletionStreamState()
+            for found in OpenAiDecoder().iter_bytes(iter(chunks)):
+                value = json.loads(found.data)
+                state.handle_chunk(construct_type(type_=ChatCompletionChunk, value=value))
+
+        report("openai SDK: split, parsed, typed", EVENTS, by_openai)
+        report("openai SDK: folded", EVENTS, folded_by_openai)
+
+
 def report(name: str, count: int, run: Callable[[], None]) -> None:
     """Print the best of three runs, in CPU time."""
     best = float("inf")
@@ -62,8 +112,18 @@ def main() -> None:
     report("folded, 16 KB chunks", EVENTS, lambda: fold(chunks))
     report("folded, one event a chunk", EVENTS, lambda: fold(events))
     for count in (10_000, 100_000):
+        text = [event({"content": " word"})] * count
+        report(f"text of {count:,} deltas, each taken", count, lambda text=text: fold_many(text))
+    for count in (10_000, 100_000):
         call = [arguments('{"x":"', "f"), *[arguments("abcd")] * count, arguments('"}')]
         report(f"one call of {count:,} fragments", count, lambda call=call: fold(call))
+    for size in (100_000, 1_000_000):
+        pieces = [arguments("x" * 20) for _ in range(size // 20)]
+        call = [arguments('{"x":"', "f"), *pieces, arguments('"}')]
+        name = f"one argument of {size:,} bytes, each taken"
+        report(name, len(call), lambda call=call: fold_many(call))
+    if "peers" in sys.argv[1:]:
+        peers(chunks)
 
 
 if __name__ == "__main__":

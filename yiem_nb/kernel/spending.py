@@ -19,7 +19,7 @@ def spending_table(entries: Iterable[SessionTreeEntry], budget: Budget) -> str:
         if not isinstance(entry, MessageEntry) or entry.copy_of is not None:
             continue
         message = entry.message
-        if isinstance(message, AssistantMessage) and message.usage.reported:
+        if isinstance(message, AssistantMessage) and Spending.of(message.usage).tokens:
             day = f"{message.datetime.astimezone():%Y-%m-%d}"
             spent[day, f"{message.provider}/{message.model}"] += Spending.of(message.usage)
     if not spent:
