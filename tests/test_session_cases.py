@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,31 @@ def test_a_ledger_with_damage_knows_what_is_whole(tmp_path: Path) -> None:
     ledger.path.symlink_to(tmp_path / "elsewhere")
     assert not ledger.add(LedgerLine("u"))
     assert "u" not in ledger
+
+
+def test_a_new_session_in_a_git_repository_is_told_of_once(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    tenure = begin(tmp_path)
+    (told,) = tenure.notices
+    assert told.startswith("n.yiem.jsonl lies in a git repository and holds all that is said here")
+    tenure.close()
+
+    again = Tenure(tmp_path / "n.ipynb", Ledger(tmp_path / "ledger"), tmp_path / "locks")
+    assert again.notices == []
+    again.close()
+    page(tmp_path / "m.ipynb", OTHERS)
+    (tmp_path / ".gitignore").write_text("*.yiem.*\n")
+    other = Tenure(tmp_path / "m.ipynb", Ledger(tmp_path / "ledger"), tmp_path / "locks")
+    assert (other.storage.path.name, other.notices) == ("m.yiem.jsonl", [])
+    other.close()
+
+
+def test_a_process_without_a_notebook_says_nothing_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    tenure = Tenure(None, Ledger(tmp_path / "ledger"), tmp_path / "locks")
+    assert not any("git" in line for line in tenure.notices if str(tmp_path) not in line)
+    assert len(tenure.notices) == 1
+    tenure.close()

@@ -14,8 +14,10 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from tests.fake_openai import FakeOpenAi, Reply, serving, text
-from tests.kernel.scenes import entries
+from tests.kernel.scenes import entries, notebook
 from tests.kernel.test_places import _prompts
+from yiem_nb.messages import AssistantMessage, Usage, UserMessage
+from yiem_nb.session import JsonlSessionStorage, MessageEntry, SessionOptions
 
 pytestmark = pytest.mark.kernel
 
@@ -36,6 +38,7 @@ def write(folder: Path, server: FakeOpenAi, *cells: str) -> Path:
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     clean = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
     home = {"HOME": str(folder), "IPYTHONDIR": str(folder / ".ipython")}
+    home |= {"XDG_DATA_HOME": str(folder / ".data")}  # as the kernels of the harness have it
     return subprocess.Popen(
         [sys.executable, "-m", "yiem_nb.cli", "run", *words],
         env=clean | home,
@@ -61,6 +64,11 @@ def shown(path: Path) -> list[str]:
     ]
 
 
+def used(folder: Path, name: str = "n") -> int:
+    with JsonlSessionStorage.open(folder / f"{name}.yiem.jsonl") as storage:
+        return storage.get_session_stats().total_tokens
+
+
 def seen(server: FakeOpenAi) -> Sequence[list[str]]:
     return [_prompts(request) for request in server.requests]
 
@@ -73,7 +81,7 @@ def test_a_notebook_runs_in_order_and_its_outputs_and_session_are_kept(tmp_path:
         assert seen(server) == [["first question"], ["first question", "second question"]]
     lines = out.splitlines()
     assert lines[1].startswith("[2/4] %%yiem first question   ")
-    assert lines[-1] == "4 of 4 cells · 24 tokens · session n.yiem.jsonl" or "tokens" in lines[-1]
+    assert lines[-1] == f"4 of 4 cells · {used(tmp_path)} tokens · session n.yiem.jsonl"
     assert "one" in shown(path)[1]
     assert shown(path)[2] == "2"
     assert [e["cellId"] for e in entries(tmp_path) if "cellId" in e] == ["cell-1", "cell-3"]
@@ -82,6 +90,45 @@ def test_a_notebook_runs_in_order_and_its_outputs_and_session_are_kept(tmp_path:
         for c in nbformat.read(path, 4).cells
         for kind in str(c.get("outputs")).split()
     )
+
+
+def test_what_is_summed_up_is_the_session_that_was_written(tmp_path: Path) -> None:
+    foreign = tmp_path / "n.yiem.jsonl"
+    with JsonlSessionStorage.create(SessionOptions(foreign)) as storage:
+        storage.append_entry(MessageEntry(message=UserMessage("theirs")))
+        usage = Usage(input=1_000_000, total_tokens=1_000_000)
+        storage.append_entry(MessageEntry(message=AssistantMessage("yes", usage=usage)))
+    before = foreign.read_bytes()
+    with serving(text("one"), text("two")) as server:
+        write(tmp_path, server, "%%yiem\na")
+        first = run(tmp_path, "n.ipynb")[1].splitlines()[-1]
+        once = used(tmp_path, "n.2")
+        again = run(tmp_path, "n.ipynb")[1].splitlines()[-1]
+    assert first == f"2 of 2 cells · {once} tokens · session n.2.yiem.jsonl"
+    twice = used(tmp_path, "n.2")
+    assert again == f"2 of 2 cells · {twice - once} tokens · session n.2.yiem.jsonl"
+    assert foreign.read_bytes() == before
+
+
+def test_while_another_kernel_has_the_session_the_copy_is_named_and_only_its_own_tokens_counted(
+    tmp_path: Path,
+) -> None:
+    with notebook(tmp_path, text("mine"), text("runs")) as (kernel, server):
+        kernel.run("%%yiem\nfirst", cell_id="cell-1")
+        before = used(tmp_path)
+        write(tmp_path, server, "%%yiem\na")
+        said = run(tmp_path, "n.ipynb")[1].splitlines()[-1]
+        assert used(tmp_path) == before
+    own = used(tmp_path, "n.2") - before
+    assert own > 0
+    assert said == f"2 of 2 cells · {own} tokens · session n.2.yiem.jsonl"
+
+
+def test_a_notebook_that_asks_nothing_has_no_session(tmp_path: Path) -> None:
+    with serving() as server:
+        write(tmp_path, server, "1 + 1")
+        assert run(tmp_path, "n.ipynb")[1].splitlines()[-1] == "2 of 2 cells"
+    assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_run_again_it_grows_one_clean_branch_and_with_continue_it_goes_on(tmp_path: Path) -> None:

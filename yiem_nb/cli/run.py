@@ -20,7 +20,7 @@ from yiem_nb.kernel.notebook import (
     CONTINUE_VARIABLE,
     MODEL_VARIABLE,
     NOTEBOOK_VARIABLE,
-    session_path,
+    REPORT_VARIABLE,
 )
 from yiem_nb.render.text import visible
 
@@ -69,19 +69,23 @@ def _run(arguments: argparse.Namespace) -> int:
     except CommandError as error:
         print(f"✕ {error}\n  [{error.code}]", file=sys.stderr)
         return UNUSABLE
-    with _told(run.path, arguments.model, go_on=arguments.go_on):
-        status = run.execute()
-    run.save(arguments.output)
-    run.sum_up()
+    with tempfile.TemporaryDirectory(prefix="yiem-run-") as folder:
+        report = Path(folder) / "sessions"
+        report.touch(mode=0o600)
+        with _told(run.path, arguments.model, report, go_on=arguments.go_on):
+            status = run.execute()
+        run.save(arguments.output)
+        run.sum_up(report)
     return status
 
 
 @contextmanager
-def _told(notebook: Path, model: str, *, go_on: bool) -> Iterator[None]:
+def _told(notebook: Path, model: str, report: Path, *, go_on: bool) -> Iterator[None]:
     """Tell the kernel, through its environment, what it cannot know."""
     told = {
         NOTEBOOK_VARIABLE: str(notebook),
         MODEL_VARIABLE: model,
+        REPORT_VARIABLE: str(report),
         CONTINUE_VARIABLE: "1" if go_on else "",
     }
     before = {name: os.environ.get(name) for name in told}
@@ -113,7 +117,6 @@ class _Run:
         cells = [c for c in self.notebook.cells if c.cell_type == "code" and c.source.strip()]
         self._total = len(cells)
         self._done = 0
-        self._tokens = _tokens_of(path)
         self._started = time.monotonic()
         self._interrupted = False
         self._client: Any = None
@@ -203,15 +206,17 @@ class _Run:
             self._say(f"{self.path.name} has changed meanwhile; the outputs are in {target.name}")
         _replace(target, str(nbformat.writes(self.notebook)))  # type: ignore[no-untyped-call]
 
-    def sum_up(self) -> None:
+    def sum_up(self, report: Path) -> None:
         """Say what was done, what it used, and where the session is."""
+        from yiem_nb.kernel.report import read_report
+
         said = [f"{self._done} of {self._total} cells"]
-        tokens = _tokens_of(self.path) - self._tokens
+        session, tokens = read_report(report)
         if tokens:
             said.append(f"{tokens:,} tokens")
-        session = session_path(self.path)
-        if session.exists():
-            said.append(f"session {session.name}")
+        if session is not None:
+            beside = session.parent == self.path.parent
+            said.append(f"session {session.name if beside else session}")
         print(" · ".join(said), flush=True)
 
 
@@ -239,16 +244,6 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def _tokens_of(notebook: Path) -> int:
-    from yiem_nb.session import JsonlSessionStorage
-
-    try:
-        with JsonlSessionStorage.open(session_path(notebook)) as storage:
-            return storage.get_session_stats().total_tokens
-    except YiemError:
-        return 0
 
 
 def _title(source: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "CONTINUE_VARIABLE",
     "NOTEBOOK_VARIABLE",
+    "REPORT_VARIABLE",
     "SUFFIX",
     "find_notebook",
     "session_path",
@@ -24,6 +25,8 @@ NOTEBOOK_VARIABLE = "YIEM_NOTEBOOK"
 CONTINUE_VARIABLE = "YIEM_CONTINUE"
 #: Names the model of every cell that names none itself, whatever the notebook chooses.
 MODEL_VARIABLE = "YIEM_MODEL"
+#: Names a file to which the kernel adds which sessions it wrote.
+REPORT_VARIABLE = "YIEM_REPORT"
 SUFFIX = ".yiem.jsonl"
 
 

@@ -16,6 +16,7 @@ from yiem_nb.errors import CommandError, ErrorCode, SessionError, YiemError
 from yiem_nb.instructions import SYSTEM_PROMPT_VERSION
 from yiem_nb.kernel.notebook import session_path, stray_session_path
 from yiem_nb.kernel.opening import find_session
+from yiem_nb.kernel.report import Report
 from yiem_nb.kernel.rescue import Rescue
 from yiem_nb.session import (
     JsonlSessionStorage,
@@ -83,6 +84,7 @@ class Tenure:
         self._original: Path | None = None
         self._file: JsonlSessionStorage | None = None
         self._rescue = Rescue()
+        self._report = Report()
         self.right: Right = "own"
         self.storage = self._in_memory(self._look()) if private else self._open()
         self.private = private
@@ -117,7 +119,7 @@ class Tenure:
         else:
             self.right = "own" if self._claim(path) else "held"
         if self.right == "own":
-            self._note(storage)
+            self._goes_on_in(storage)
             return storage
         mine = self._instead(storage)
         return mine if mine is not None else storage
@@ -144,6 +146,7 @@ class Tenure:
             ):
                 self._say_why(storage, f"going on in {beside.name}")
                 self._original, self.right = storage.path, "own"
+                self._report.goes_on_in(mine)
                 storage.close()
                 return mine
             mine.close()
@@ -181,7 +184,7 @@ class Tenure:
     def _owns(self, storage: JsonlSessionStorage) -> None:
         self.right = "own"
         self._claim(storage.path)
-        self._note(storage)
+        self._goes_on_in(storage)
 
     # --- Claims ------------------------------------------------------------------------
 
@@ -208,6 +211,10 @@ class Tenure:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _goes_on_in(self, storage: JsonlSessionStorage) -> None:
+        self._note(storage)
+        self._report.goes_on_in(storage)
 
     def _note(self, storage: JsonlSessionStorage, *, leaf: bool = False) -> None:
         """Write down that this session is the user's own and where it is."""
@@ -281,7 +288,11 @@ class Tenure:
 
     def saving(self) -> str:
         """Say after a turn what is not saved, and once that it is again."""
-        return "" if self.private else self._rescue.look(self.storage)
+        if self.private:
+            return ""
+        if self.right == "own":
+            self._report.goes_on_in(self.storage)
+        return self._rescue.look(self.storage)
 
     def adopt(self, storage: JsonlSessionStorage) -> None:
         """Write down that a copy somebody made here is the user's own."""
@@ -321,7 +332,7 @@ class Tenure:
             mark_foreign(storage)
             # What a file asks for costs nobody anything.
             storage.append_entry(ThinkingLevelChangeEntry(thinking_level="off"))
-            self._note(storage)
+            self._goes_on_in(storage)
 
     def take_over(self) -> str:
         """Own the original, bring what the fork holds alone home, and go on there.
@@ -353,7 +364,7 @@ class Tenure:
         fork.close()
         self._let_go()
         self._lock, self.storage, self._original, self.right = lock, home, None, "own"
-        self._note(home)
+        self._goes_on_in(home)
         said = f"taken over from {owner}" if owner is not None else "taken over"
         rest = f"; {brought} entries of {fork.path.name} are in it now" if brought else ""
         return (
