@@ -485,9 +485,10 @@ def test_names_are_completed_and_pictures_attached(page: Lab) -> None:
         box.press_sequentially("look at @pri")
         page.page.get_by_role("option", name="@prices").wait_for()
         box.press("ArrowDown")
+        page.page.get_by_role("option", name="@prices", selected=True).wait_for()
         box.press("Enter")
         page.page.wait_for_function(
-            "() => /@price/.test(document.querySelector('[data-testid=yiem-composer]').value)"
+            "() => /@prices /.test(document.querySelector('[data-testid=yiem-composer]').value)"
         )
         for kind, name in (
             ("image/png", "dot.png"),

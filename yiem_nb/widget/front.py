@@ -83,7 +83,7 @@ class Front:
             return _Shown(engine.model_id, record, start)
 
         view = LiveView(self._hub, record, publish, plain, widget, self._displayed)
-        return view, _Asked(view, self._desk)
+        return view, _Asked(self._hub, self._desk)
 
     def show_panel(self) -> None:
         """Display the chat panel in the cell that runs: in words first, until a page can show it."""
@@ -124,13 +124,13 @@ class _Shown:
 
 
 class _Asked:
-    """Asks in the page where the turn is shown live, else in the cell."""
+    """Asks in the page, where one shows turns live, else in the cell."""
 
-    def __init__(self, view: LiveView, desk: ApprovalDesk) -> None:
-        self._view = view
+    def __init__(self, hub: Hub, desk: ApprovalDesk) -> None:
+        self._hub = hub
         self._desk = desk
         self._plain = PlainApprover()
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         """Ask where the person looks."""
-        return await (self._desk if self._view.is_live else self._plain)(request)
+        return await (self._desk if self._hub.is_live else self._plain)(request)

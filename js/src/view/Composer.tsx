@@ -24,6 +24,7 @@ export function Composer({ engine }: { engine: Engine }) {
   const [chosen, setChosen] = useState(0);
   const [over, setOver] = useState(false);
   const escaped = useRef(0);
+  const asked = useRef(0);
   const last = useRef("");
   useEffect(() => grow(box.current!), [text]);
 
@@ -47,17 +48,20 @@ export function Composer({ engine }: { engine: Engine }) {
     setImages((now) => (now.length ? now : said.images));
   };
   const offer = async (value: string, at: number) => {
-    const word = /(?:^|\s)([@/][\w.]*)$/.exec(value.slice(0, at))?.[1];
-    if (!word || (word[0] === "/" && value.slice(0, at).trimStart() !== word)) return setOffers([]);
+    const mine = ++asked.current;
+    const word = /(?:^|\s)(@[\w.]*)$/.exec(value.slice(0, at))?.[1];
+    if (!word) return setOffers([]);
     const answer = await link.request("complete", { text: word });
+    if (mine !== asked.current) return; // more was typed meanwhile, or one was taken
     setOffers(
       answer.ok && Array.isArray(answer.value) ? (answer.value as Offer[]).slice(0, 8) : [],
     );
     setChosen(0);
   };
   const take = (one: Offer) => {
+    asked.current++;
     const at = box.current!.selectionStart;
-    const begin = at - (/[@/][\w.]*$/.exec(text.slice(0, at))?.[0].length ?? 0);
+    const begin = at - (/@[\w.]*$/.exec(text.slice(0, at))?.[0].length ?? 0);
     const next = `${text.slice(0, begin)}${one.text} ${text.slice(at)}`;
     setText(next);
     setOffers([]);
